@@ -8,22 +8,29 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.cluster.group_storms.answers import ARROW, Given, arrow_answer, json_answer
 from tests.cluster.group_storms.asking import Asking
-from tests.cluster.group_storms.common_history import Fault
+from tests.cluster.group_storms.common_history import Fault, Published
+from tests.cluster.group_storms.parts import Part, by_claim, one_by_one
 from tests.cluster.group_storms.publishing import Kind, Publishing
 from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
 from tests.cluster.group_storms.queue_verdict import around, judge
 from tests.cluster.group_storms.verdict import Verdict
+from tests.support.cluster.cluster import Cluster
 
 LEASE_SECONDS = 2.0
 DELAY_SECONDS = 1.0
-
-_Mine = tuple[Delivered, dict[str, str]]
-"""A message that a worker was given, and how it names that to the broker."""
+SCATTERED_CHANCE, WHOLE_CHANCE = 0.4, 0.5
+OTHERS = 100
+"""The number of the publisher of another member: by it the keys of its messages are told apart."""
 
 
 class QueueLoad:
-    """`publishers` and `workers` on a topic with a group `g`, through brokers at random."""
+    """`publishers` and `workers` on a topic with a group `g`, through brokers at random.
+
+    With `group_of_topics` the topic is a member of a topic group of that name, and as much is published to another
+    member. Some claims come as JSON, others as Arrow with `scattered` ranges, if there are no brokers that refuse them.
+    """
 
     consumer_processes: Sequence[Any] = ()
 
@@ -36,8 +43,12 @@ class QueueLoad:
         seed: int,
         publishers: int = 2,
         workers: int = 6,
+        group_of_topics: str | None = None,
+        scattered: bool = True,
     ) -> None:
-        self.topic, self._order = topic, order
+        self.topic, self._order, self._scattered = topic, order, scattered
+        self._group_of_topics, self._other = group_of_topics, f"{topic}-other"
+        self.topics = (group_of_topics or topic,)
         self._chance = random.Random(seed)
         self._publishers, self._workers = publishers, workers
         self._asking = Asking(urls, self._chance)
@@ -47,7 +58,22 @@ class QueueLoad:
         self._publishing = Publishing(
             self._asking, topic, self._chance, self.history.published, self.history.wrong_answers, self._kind
         )
+        self._others: list[Published] = []
+        self._publishing_others = Publishing(
+            self._asking, self._other, self._chance, self._others, self.history.wrong_answers
+        )
         self._acked: set[str] = set()
+
+    async def create(self, cluster: Cluster, **settings: Any) -> None:
+        """Make the topic."""
+        if self._group_of_topics is None:
+            await cluster.create_topic(self.topic, **settings)
+        else:
+            topics = {"topics": [self.topic, self._other], "splittable": True}
+            made = await self._asking.until_answered(
+                "PUT", f"/v1/topic-groups/{self._group_of_topics}", json=topics | settings
+            )
+            made.raise_for_status()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -55,10 +81,12 @@ class QueueLoad:
         settings = {"lease_seconds": LEASE_SECONDS, "backoff_seconds": [0.1], "max_deliveries": 1000}
         await self._asking.until_answered("PUT", self._group, json=settings | {"order": self._order})
         publishers = [asyncio.create_task(self._publishing.publish(number)) for number in range(self._publishers)]
+        if self._group_of_topics is not None:
+            publishers.append(asyncio.create_task(self._publishing_others.publish(OTHERS)))
         workers = [asyncio.create_task(self._work()) for _ in range(self._workers)]
         try:
             yield
-            self._publishing.goes_on = False
+            self._publishing.goes_on = self._publishing_others.goes_on = False
             await asyncio.gather(*publishers)
             await self._until_done()
         except BaseException:
@@ -67,7 +95,7 @@ class QueueLoad:
                 task.cancel()
             raise
         finally:
-            self._publishing.goes_on = self._working = False
+            self._publishing.goes_on = self._publishing_others.goes_on = self._working = False
             outcomes = await asyncio.gather(*publishers, *workers, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -132,57 +160,70 @@ class QueueLoad:
     async def _work(self) -> None:
         poison: set[str] = set()
         while self._working:
-            asked, asked_at = {"max": self._chance.choice([1, 3, 30]), "wait": 1}, time.monotonic()
-            # What a claim whose answer is lost has given out comes again by itself.
-            answer = await self._asking.once("POST", f"{self._group}/claims", json=asked)
-            if answer is None:
-                continue
-            if answer.status_code != 200:
-                self.history.wrong_answers.append(f"claims: {answer.text}")
+            given = await self._claim()
+            if given is None:
                 return
-            delivered = self._written_down(answer.json()["messages"], asked_at)
-            if delivered:
+            if given:
                 poison |= {each.value for each in self.history.published[-1000:] if each.is_poison}
-                await self._decide_on(delivered, poison)
+                await self._decide_on(given, poison)
 
-    def _written_down(self, messages: Sequence[dict[str, Any]], asked_at: float) -> list[_Mine]:
-        answer, received_at = next(self._answers), time.monotonic()
-        found = [
-            Delivered(m["id"], m["value"], m["deliveries"], answer, place, asked_at, received_at, LEASE_SECONDS)
-            for place, m in enumerate(messages)
+    async def _claim(self) -> list[Given] | None:
+        """What it is given, mostly nothing. None: it was answered what may not be."""
+        asked: dict[str, Any] = {"max": self._chance.choice([1, 3, 30]), "wait": 1}
+        is_arrow, asked_at = self._scattered and self._chance.random() < SCATTERED_CHANCE, time.monotonic()
+        if is_arrow:
+            asked["scattered"] = True
+        headers = {"accept": ARROW} if is_arrow else {}
+        # What a claim whose answer is lost has given out comes again by itself.
+        answer = await self._asking.once("POST", f"{self._group}/claims", json=asked, headers=headers)
+        if answer is None:
+            return []
+        received_at = time.monotonic()
+        if answer.status_code != 200:
+            self.history.wrong_answers.append(f"claims: {answer.text}")
+            return None
+        found = arrow_answer(answer.content) if is_arrow else json_answer(answer.json())
+        if isinstance(found, str):
+            self.history.wrong_answers.append(f"claims: {found}")
+            return None
+        number = next(self._answers)
+        self.history.delivered += [
+            Delivered(each.message, each.value, each.deliveries, number, place, asked_at, received_at, LEASE_SECONDS)
+            for place, each in enumerate(found)
         ]
-        self.history.delivered += found
-        return [(each, {"claim": m["claim"], "id": m["id"]}) for each, m in zip(found, messages, strict=True)]
+        return found
 
-    async def _decide_on(self, delivered: Sequence[_Mine], poison: set[str]) -> None:
+    async def _decide_on(self, given: Sequence[Given], poison: set[str]) -> None:
         """Ack, mostly; be late sometimes, give back, or give up. Acks are sometimes sent twice."""
         if self._chance.random() < 0.04:
             await asyncio.sleep(LEASE_SECONDS * 1.3)
-        dead = [each for each in delivered if each[0].value in poison]
-        rest = [each for each in delivered if each[0].value not in poison]
+        dead = [each for each in given if each.value in poison]
+        rest = [each for each in given if each.value not in poison]
         if dead:
-            await self._decide("releases", dead, {"dead": True, "reason": "poison"}, told="dead")
+            await self._decide("releases", one_by_one(dead), {"dead": True, "reason": "poison"}, told="dead")
         if not rest:
             return
+        # Who has nothing else of a claim names all of it, or each of its messages.
+        parts = by_claim(rest) if not dead and self._chance.random() < WHOLE_CHANCE else one_by_one(rest)
         if self._chance.random() < 0.08:
-            await self._decide("releases", rest, {"delay_seconds": self._chance.choice([0, 0.3])})
+            await self._decide("releases", parts, {"delay_seconds": self._chance.choice([0, 0.3])})
             return
         for _ in range(self._chance.choice([1, 1, 1, 2])):
-            await self._decide("acks", rest, {})
+            await self._decide("acks", parts, {})
 
-    async def _decide(self, verb: str, delivered: Sequence[_Mine], body: dict[str, Any], *, told: str = "") -> None:
+    async def _decide(self, verb: str, parts: Sequence[Part], body: dict[str, Any], *, told: str = "") -> None:
         sent_at = time.monotonic()
         answer = await self._asking.until_answered(
-            "POST", f"{self._group}/{verb}", json={"messages": [part for _, part in delivered], **body}
+            "POST", f"{self._group}/{verb}", json={"messages": [part.named for part in parts], **body}
         )
         answered_at = time.monotonic()
         if answer.status_code not in (200, 409):
             self.history.wrong_answers.append(f"{verb}: {answer.text}")
             return
-        results = answer.json()["results"] if answer.status_code == 200 else [{"accepted": []}] * len(delivered)
-        for (each, _), result in zip(delivered, results, strict=True):
-            held = bool(result["accepted"])
-            decided = Decided(each.message, each.deliveries, told or verb, sent_at, answered_at, held)
-            self.history.decided.append(decided)
-            if verb == "acks" and held:
-                self._acked.add(each.message)
+        results = answer.json()["results"] if answer.status_code == 200 else [{"accepted": []}] * len(parts)
+        for part, result in zip(parts, results, strict=True):
+            for each, held in part.outcomes(result["accepted"]):
+                decided = Decided(each.message, each.deliveries, told or verb, sent_at, answered_at, held)
+                self.history.decided.append(decided)
+                if verb == "acks" and held:
+                    self._acked.add(each.message)

@@ -19,6 +19,7 @@ def judge(history: QueueHistory, dead_values: Sequence[str], *, order: str) -> V
     complaints = [
         *history.wrong_answers,
         *_ends(history, dead_values),
+        *_strangers(history),
         *_two_acks(history.decided),
         *_forgotten_acks(history),
         *_counts(history.delivered),
@@ -45,6 +46,13 @@ def _ends(history: QueueHistory, dead_values: Sequence[str]) -> Iterator[str]:
             yield f"{published.value!r} was acked {is_acked:d} times and has {letters[published.value]} dead letters"
     for value in letters.keys() - {each.value for each in history.published}:
         yield f"{value!r} has a dead letter, and nobody has published it"
+
+
+def _strangers(history: QueueHistory) -> Iterator[str]:
+    """A group of a member of a topic group gets no messages of others."""
+    published = {each.value for each in history.published}
+    for value in {each.value for each in history.delivered} - published:
+        yield f"{value!r} was delivered, and nobody has published it to this topic"
 
 
 def _two_acks(decided: Sequence[Decided]) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """Faults at random under a group: `python -m tests.cluster.group_storms.storm --kind queue --seconds 600 --order key`.
 
 Brokers, coordinators among them, are killed, paused past their sessions and cut off; the topic and `__groups` are split
-and merged; ZooKeeper and the store go away. With `--kind stream` members join, leave, are killed, stand still and are
-cut off besides. The seed is printed. A run that is not clean leaves the brokers' logs.
+and merged; ZooKeeper and the store go away. A queue group of a topic and one of a member of a topic group are worked
+through side by side, with claims as JSON and as scattered Arrow. With `--kind stream` members of a stream group join,
+leave, are killed, stand still and are cut off besides. The seed is printed. A run that is not clean leaves the brokers'
+logs.
 """
 
 import argparse
@@ -15,9 +17,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import httpx
 
@@ -25,6 +28,7 @@ from tests.cluster.checker.workload import Workload
 from tests.cluster.faults.faults import FaultKind, Need, NothingHappened, kill_all, possible
 from tests.cluster.faults.scene import Scene
 from tests.cluster.group_storms.queue_load import QueueLoad
+from tests.cluster.group_storms.side_by_side import SideBySide
 from tests.cluster.group_storms.stream_load import StreamLoad
 from tests.cluster.group_storms.verdict import Verdict
 from tests.support.cluster.cluster import Cluster, NobodyAnswers
@@ -50,9 +54,12 @@ SHOWN, SHOWN_IN_FULL = 20, 3
 
 
 class Load(Protocol):
-    """What is under the storm."""
+    """What is under the storm. `topics` are those whose segments it lies in."""
 
-    topic: str
+    topics: tuple[str, ...]
+
+    async def create(self, cluster: Cluster, **settings: Any) -> None:
+        """Make its topics."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """A context in which it runs. At its end all is done."""
@@ -88,7 +95,7 @@ class Weather:
 
 async def blow(cluster: Cluster, load: Load, weather: Weather) -> str:
     """Run load and faults; the figures. Raises `AssertionError` for what may not be."""
-    await cluster.create_topic(load.topic, segments=3, replicas=2, acks=weather.acks)
+    await load.create(cluster, segments=3, replicas=2, acks=weather.acks)
     transitions = cluster.transitions
     try:
         async with load.running():
@@ -96,7 +103,7 @@ async def blow(cluster: Cluster, load: Load, weather: Weather) -> str:
             # These faults ask a load for its progress alone.
             progress = cast("Workload", load)
             chance = random.Random(weather.seed)
-            scene = Scene(cluster, progress, (load.topic, GROUPS), chance, away_seconds=AWAY_SECONDS)
+            scene = Scene(cluster, progress, (*load.topics, GROUPS), chance, away_seconds=AWAY_SECONDS)
             async with _reshaping(scene, load, weather):
                 await _strike(scene, load, weather)
         verdict = await load.verdict()
@@ -107,6 +114,12 @@ async def blow(cluster: Cluster, load: Load, weather: Weather) -> str:
     shown += [event for complaint in verdict.complaints[:SHOWN_IN_FULL] for event in load.around(complaint)]
     assert not verdict.complaints, "\n".join(shown)
     return figures
+
+
+def queue_loads(cluster: Cluster, topic: str, *, order: str, seed: int) -> SideBySide:
+    """A queue group of a topic, and one of a member of a topic group, half of the usual load each."""
+    half = partial(QueueLoad, lambda: cluster.urls, order=order, publishers=1, workers=3)
+    return SideBySide(half(topic, seed=seed), half(f"{topic}-member", seed=seed + 1, group_of_topics=f"{topic}-shared"))
 
 
 def _usable(cluster: Cluster, acks: str, kinds: Sequence[str]) -> list[FaultKind]:
@@ -192,7 +205,7 @@ def main(arguments: Sequence[str]) -> int:
         load: Load = (
             StreamLoad(lambda: cluster.urls, topic, seed=options.seed)
             if options.kind == "stream"
-            else QueueLoad(lambda: cluster.urls, topic, order=options.order, seed=options.seed)
+            else queue_loads(cluster, topic, order=options.order, seed=options.seed)
         )
         weather = Weather(
             options.seed, options.seconds, kinds=options.only, acks=options.acks, reshapes=options.reshape

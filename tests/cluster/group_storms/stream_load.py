@@ -14,6 +14,7 @@ from tests.cluster.group_storms.stream_history import ChangeName, Described, Str
 from tests.cluster.group_storms.stream_member import StreamMember
 from tests.cluster.group_storms.stream_verdict import around, judge
 from tests.cluster.group_storms.verdict import Verdict
+from tests.support.cluster.cluster import Cluster
 
 SESSION_SECONDS = 2
 ANSWER_SECONDS = 3.0
@@ -33,6 +34,7 @@ class StreamLoad:
 
     def __init__(self, urls: Callable[[], Sequence[str]], topic: str, *, seed: int, publishers: int = 2) -> None:
         self.topic, self._publishers = topic, publishers
+        self.topics = (topic,)
         self._group = f"/v1/topics/{topic}/groups/g"
         self._chance = random.Random(seed)
         self._asking = Asking(urls, self._chance)
@@ -42,6 +44,10 @@ class StreamLoad:
             self._asking, topic, self._chance, self.history.published, self.history.wrong_answers
         )
         self._members: dict[str, StreamMember] = {}
+
+    async def create(self, cluster: Cluster, **settings: Any) -> None:
+        """Make the topic."""
+        await cluster.create_topic(self.topic, **settings)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.group_storms.queue_load import QueueLoad
-from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, Weather, blow
+from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, Weather, blow, queue_loads
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import SharedDirectory
 
@@ -29,5 +28,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SteeredCluster
 
 @pytest.mark.parametrize(("order", "seed"), [("none", 7), ("key", 3)])
 async def test_faults_under_a_queue_group(cluster: SteeredCluster, order: str, seed: int, rounds: int) -> None:
-    load = QueueLoad(lambda: cluster.urls, f"work-{order}", order=order, seed=seed)
+    load = queue_loads(cluster, f"work-{order}", order=order, seed=seed)
     print(await blow(cluster, load, Weather(seed, seconds=120, most_faults=rounds, kinds=KINDS)))

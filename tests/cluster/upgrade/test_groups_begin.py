@@ -78,7 +78,7 @@ async def test_a_group_that_is_used_too_early_is_told_and_works_afterwards(tmp_p
         assert (await claim(cluster.brokers[rest[0]].announced_url)).status_code == 200
         await cluster.wait_until_settled("shop")
         await work_through_member(cluster.brokers[rest[0]].announced_url, early)
-        load = QueueLoad(lambda: cluster.urls, "work", order="none", seed=1)
+        load = QueueLoad(lambda: cluster.urls, "work", order="none", seed=1, scattered=False)
         try:
             async with load.running():
                 await load.each_acknowledged(10)

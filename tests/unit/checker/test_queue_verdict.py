@@ -56,6 +56,7 @@ def test_what_may_be_is_clean() -> None:
         ([acked("0-1", 9.0, deliveries=3)], "0-1 was acked by the deliveries [2, 3]"),
         ([delivered("0-0", "k 0", 9.0, deliveries=2, answer=9)], "0-0 was delivered again after its ack was answered"),
         ([delivered("7-0", "k 0", 1.2, answer=9)], "'k 0' is stored as ['0-0', '7-0']"),
+        ([delivered("0-9", "100.3 0", 1.2, answer=9)], "'100.3 0' was delivered, and nobody has published it to this"),
         (
             [delivered("0-1", "k 1", 5.0, deliveries=2, answer=9)],
             "0-1 was delivered 3 times, and its",
