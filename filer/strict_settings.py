@@ -44,19 +44,19 @@ def _explain(error: ValidationError, model: type[BaseModel], what: str, beside: 
     first = error.errors(include_url=False)[0]
     path = [str(name) for name in first["loc"]]
     if first["type"] == "extra_forbidden":
-        known = [".".join([*path[:-1], name]) for name in _fields(model, path[:-1])]
+        known = [".".join([*path[:-1], name]) for name in field_names(model, path[:-1])]
         return unknown_name(what, ".".join(path), [*known, *(() if path[:-1] else beside)])
     setting = ".".join(path)
     message = plain_message(first["msg"])
     return f"{setting}: {message}" if setting else message
 
 
-def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
-    """The names of the settings in the object at `path`."""
+def field_names(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """The names of the fields in the object at `path`, as they are written in JSON."""
     for name in path:
         if not name.isdigit():
             model = _model_of(model.model_fields[name].annotation)
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _model_of(annotation: Any) -> type[BaseModel]:

@@ -424,7 +424,8 @@ class GroupDescription(_Answer):
     `in_flight` messages were handed out and are not done. `waiting_consumers` wait for messages. `dead` messages were
     given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is the
     broker that runs the group. `consumers` are the 100 that have most messages, and `more_consumers` the number of the
-    others. `created` says whether this call of `create` has made it.
+    others. `created` says whether this call of `create` has made it, and if it did not, `differs` what it ignored for
+    that: `from`, since a group that exists stays where it is.
     """
 
     topic: str
@@ -442,3 +443,4 @@ class GroupDescription(_Answer):
     members: list[GroupMember] = Field(default_factory=list)
     segments: list[GroupSegment] = Field(default_factory=list)
     created: bool = False
+    differs: dict[str, SettingDifference] = Field(default_factory=dict)

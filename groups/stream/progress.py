@@ -132,6 +132,11 @@ class StreamProgress:
         """Where the group is, by segment: everything below is done."""
         return {segment: each.position for segment, each in self.segments.items()}
 
+    def position_of(self, segment: int) -> int:
+        """Where the group is in a segment, or was as it left it; 0 if it knows of none."""
+        known = self._known(segment)
+        return 0 if known is None else known.position
+
     @property
     def has_errands(self) -> bool:
         """Whether something is to be done though nobody asks: sessions may end."""
@@ -144,10 +149,14 @@ class StreamProgress:
 
     def accepted(self, segment: int, epoch: int) -> int:
         """Up to which position commits of that epoch were accepted, as far as it is known; else -1."""
+        known = self._known(segment)
+        return -1 if known is None else known.accepted.get(epoch, -1)
+
+    def _known(self, segment: int) -> StreamSegment | None:
         known = self.segments.get(segment)
         if known is None and segment in self.left:
             _, known = self.left[segment]
-        return -1 if known is None else known.accepted.get(epoch, -1)
+        return known
 
     def apply(self, news: Membership) -> None:
         """Add a record up."""

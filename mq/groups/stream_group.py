@@ -157,7 +157,7 @@ class StreamGroup:
                     "give each process a member_id of its own",
                 )
             if verdict is not Verdict.WAIT:
-                raise await self._fenced(verdict, f"start {start} of member {member!r} is over: it has joined again")
+                raise await self._fenced(verdict, self._why_over(member, start))
             await self._stored()
 
     async def leave(self, member: str, start: int | None) -> None:
@@ -176,21 +176,21 @@ class StreamGroup:
             if verdict is Verdict.ACCEPTED:
                 return
             if verdict is Verdict.NEWER:
-                raise await self._fenced(verdict, f"member {member!r} has no start {known}")
+                raise await self._fenced(verdict, self._why_over(member, known))
             await self._stored()
             if verdict is Verdict.LATER:
                 return
 
-    async def commit(self, member: str, commits: Sequence[Commit]) -> list[bool]:
-        """Have positions count that the member is done with: for each whether it counts, once that is stored.
+    async def commit(self, member: str, commits: Sequence[Commit]) -> list[int | None]:
+        """Have positions count that the member is done with: for each the one in force, once that is stored.
 
-        One that does not, because the segment is with somebody else by now, moves nothing. Stopped before the record is
-        stored, no position has moved and nobody was answered; stopped after it, a repeat is answered as the first time.
-        Raises `InvalidInput` for a
-        position that no message of the segment lies before.
+        That is a later one if it was committed before: positions never go back. None for a commit that does not count,
+        because the segment is with somebody else by now: it moves nothing. Stopped before the record is stored, no
+        position has moved and nobody was answered; stopped after it, a repeat is answered as the first time. Raises
+        `InvalidInput` for a position that no message of the segment lies before.
         """
         drains = await self._check_positions(commits)
-        accepted = [False for _ in commits]
+        accepted: list[int | None] = [None for _ in commits]
         waiting = list(enumerate(commits))
         while waiting:
             self._check()
@@ -203,14 +203,17 @@ class StreamGroup:
                     await self._prove()
                 else:
                     must_store |= verdict is Verdict.LATER
-                    accepted[index] = verdict is not Verdict.FENCED
+                    accepted[index] = None if verdict is Verdict.FENCED else each.position
             waiting = again
             if must_store or waiting:
                 await self._stored()
         if drains:
             self._members.must_plan = True
             self._ask()
-        return accepted
+        return [
+            None if position is None else max(position, self.progress.position_of(each.segment))
+            for each, position in zip(commits, accepted, strict=True)
+        ]
 
     async def _check_positions(self, commits: Sequence[Commit]) -> bool:
         """Whether one of them is the end of a segment that is sealed, so that the group goes on behind it.
@@ -233,7 +236,19 @@ class StreamGroup:
     async def _fenced(self, verdict: Verdict, reason: str) -> Conflict:
         if verdict is Verdict.NEWER:
             await self._prove()
-        return Conflict("member-fenced", f"{reason}, or was not heard of for a session; join again")
+        return Conflict("member-fenced", reason)
+
+    def _why_over(self, member: str, start: int) -> str:
+        """Of a start of a member that is none now. Who has left, or was not heard, is not remembered."""
+        last = self.progress.members.get(member)
+        if last is None:
+            return (
+                f"{member!r} is no member of group {self.name!r}: it has not joined, has left, or was not heard of for "
+                "a session; join first"
+            )
+        if start > last:
+            return f"member {member!r} has no start {start}: its last one is {last}; join again"
+        return f"start {start} of member {member!r} is over: it has joined again since, as start {last}; join again"
 
     async def _prove(self) -> None:
         """Store a record that says nothing: if it is stored, nobody else coordinates the group, and no one knows more.

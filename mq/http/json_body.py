@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.plain_messages import plain_message
+from filer.strict_settings import field_names
 from mq.base.errors import BodyTooLarge, Malformed
 from mq.http.reply import JSON
 from mq.limits.steps import STEP_ROWS, Steps
@@ -31,6 +32,8 @@ class JsonBody(BaseModel):
 
 
 M = TypeVar("M", bound=JsonBody)
+_UNKNOWN = "extra_forbidden"
+"""What pydantic calls a field that a model does not have."""
 
 
 async def parse_body(request: Request, model: type[M], *, empty: bytes = b"", most_bytes: int = JSON_MAX_BYTES) -> M:
@@ -48,8 +51,10 @@ def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        reason = _reason(error.errors(include_url=False)[0], model, document)
-        raise InvalidInput(reason) from error
+        found = error.errors(include_url=False)
+        # A name that is misspelt is missing as well, and what it is says more.
+        first = next((each for each in found if each["type"] == _UNKNOWN), found[0])
+        raise InvalidInput(_reason(first, model, document)) from error
 
 
 def checked_in_steps(document: Mapping[str, Any], model: type[M], field: str, most: int) -> Steps[M]:
@@ -123,7 +128,16 @@ def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, A
     field = str(error["loc"][0])
     if field in model.WANTED:
         return f"'{field}' is {model.WANTED[field]}, not {document.get(field)!r:.80}"
-    path = ".".join(str(part) for part in error["loc"])
+    places = [str(part) for part in error["loc"]]
+    path = ".".join(places)
+    if error["type"] == _UNKNOWN:
+        within = places[:-1]
+        return unknown_name("field", path, [".".join([*within, name]) for name in field_names(model, within)])
     # Pydantic would name a class of ours that clients do not know.
     reason = "an object is wanted" if error["type"] == "model_type" else plain_message(error["msg"])
-    return f"{path}: {reason}, as in {model.EXAMPLE}"
+    # An example without the field would say nothing of it.
+    return f"{path}: {reason}{f', as in {model.EXAMPLE}' if _shows(model.EXAMPLE, field) else ''}"
+
+
+def _shows(example: str, field: str) -> bool:
+    return f'"{field}":' in example

@@ -102,7 +102,7 @@ SLUGS = (*dict.fromkeys(slug for _, slug, _, _, _ in _KINDS), "topic-not-found",
 def problem_of(error: Exception) -> Problem:
     """The answer to an error. An unforeseen error is a 500 that reveals nothing."""
     if isinstance(error, errors.NotFound):
-        return Problem(f"{error.what}-not-found", f"There is no such {error.what}", 404, str(error))
+        return Problem(f"{error.what}-not-found", f"There is no such {error.what.replace('-', ' ')}", 404, str(error))
     if isinstance(error, errors.Conflict):
         return Problem(
             error.kind, "The request conflicts with the current state", 409, str(error), extras=_extras(error)

@@ -9,12 +9,12 @@ from mq.topic.topic_view import TopicView
 
 
 async def start_positions(
-    topic: str, reader: TopicReader, marker: str | None, from_: str | None, *, default: str
+    topic: str, reader: TopicReader, marker: str | None, from_: str | None, *, default: str, field: str = "from"
 ) -> Positions:
-    """The positions asked for; raises `InvalidMarker`, `InvalidInput`, `PositionTooOld`."""
+    """The positions asked for; raises `InvalidMarker`, `InvalidInput`, `PositionTooOld`. `field`: what has `from_`."""
     if marker is not None:
         if from_ is not None:
-            raise InvalidInput("marker or from, not both: a marker already says where to begin")
+            raise InvalidInput(f"marker or {field}, not both: a marker already says where to begin")
         positions = from_marker(topic, marker)
         await check_positions(topic, reader, positions)
         return positions
@@ -23,7 +23,12 @@ async def start_positions(
         return reader.earliest()
     if begin == "latest":
         return await reader.latest()
-    return await reader.at_time(parse_time(begin, "from", instead="earliest, latest, or "))
+    return await reader.at_time(moment_of(begin, field))
+
+
+def moment_of(begin: str, field: str = "from") -> int:
+    """The time in `field`, where earliest and latest may be as well. Raises `InvalidInput`."""
+    return parse_time(begin, field, instead="earliest, latest, or ")
 
 
 async def check_positions(topic: str, reader: TopicReader, positions: Positions) -> None:

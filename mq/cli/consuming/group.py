@@ -24,6 +24,7 @@ _CONSUMER = ("consumer", "in flight", "claims that wait")
 _SEGMENT = ("segment", "position", "lag", "member")
 _COUNTS = ("lag", "lag seconds", "in flight", "waiting consumers", "dead", "expired", "skipped")
 _AT_ONCE = 20
+_OF_CREATE = {"created", "differs"}
 
 _Overrides = Annotated[
     list[str] | None,
@@ -64,7 +65,7 @@ def list_groups(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = Non
 
     found = with_client(url, timeout, work)
     if as_json:
-        print_json([each.model_dump(exclude={"created"}) for each in found])
+        print_json([each.model_dump(exclude=_OF_CREATE) for each in found])
     else:
         print_table(_COLUMNS, ((each.group, each.settings.get("mode"), *_counts(each)[:5]) for each in found))
 
@@ -147,7 +148,7 @@ def reset(
         url, timeout, lambda client: client.group(topic, group).reset(begin, marker=marker, force=force)
     )
     if as_json:
-        print_json(found.model_dump(exclude={"created"}))
+        print_json(found.model_dump(exclude=_OF_CREATE))
     else:
         print_lines(
             f"group {found.group} of topic {topic} begins anew: {found.lag.messages:,} messages are ahead of it"
@@ -198,7 +199,7 @@ def delete(
 
 def _print(found: GroupDescription, *, as_json: bool) -> None:
     if as_json:
-        print_json(found.model_dump(exclude={"created"}))
+        print_json(found.model_dump(exclude=_OF_CREATE))
         return
     print_lines(f"group {found.group} of topic {found.topic}, coordinated by {found.coordinator}")
     print_table(_COUNTS, [_counts(found)])

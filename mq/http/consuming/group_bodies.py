@@ -1,11 +1,12 @@
 """The bodies of requests about consumer groups."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from filer.errors import InvalidInput
 from filer.topic.positions import MARKER_MAX_CHARS
@@ -57,7 +58,17 @@ class ResetBody(JsonBody):
     force: bool = False
 
 
-MessageId = Annotated[str, Field(pattern=r"^\d{1,18}-\d{1,18}$")]
+_MESSAGE_ID = r"^\d{1,18}-\d{1,18}$"
+
+
+def _message_id(given: str) -> str:
+    if re.match(_MESSAGE_ID, given, re.ASCII) is None:
+        raise ValueError(f"it must be the id of a message, such as 0-17, not {given!r:.60}")
+    return given
+
+
+MessageId = Annotated[str, AfterValidator(_message_id), Field(json_schema_extra={"pattern": _MESSAGE_ID})]
+"""The id of a message."""
 
 
 class RedriveBody(JsonBody):
@@ -82,7 +93,10 @@ class MessagesBody(JsonBody):
 
 
 class ClaimPart(BaseModel):
-    """Messages of a claim: all of them, one by its id, or the offsets from `from` up to `to`, which is not one."""
+    """Messages of a claim: all of them, one by its id, or the offsets from `from` up to `to`, which is not one.
+
+    Without `from` they begin with the claim's first message, without `to` they end with its last.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -166,6 +180,14 @@ class HeartbeatBody(JsonBody):
     released: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
     process: _Process = ""
+
+
+class LetGoBody(JsonBody):
+    """Segments that the member of a socket has let go."""
+
+    EXAMPLE: ClassVar[str] = '{"let_go": [{"segment": 0, "epoch": 1}]}'
+
+    let_go: Annotated[list[Held], Field(max_length=MOST_DECIDED)]
 
 
 class CommitBody(JsonBody):

@@ -47,7 +47,7 @@ from mq.http.consuming.stream_desk import StreamDesk
 from mq.http.formats import ARROW
 from mq.http.json_body import checked_body, object_of
 from mq.http.reply import JSON
-from mq.http.start import start_positions
+from mq.http.start import moment_of, start_positions
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 from mq.topic.topic_view import TopicView
@@ -106,9 +106,7 @@ class GroupDesk:
 
     async def _put(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         given = _object(request)
-        begin = given.pop(FROM, None)
-        if begin is not None and not isinstance(begin, str):
-            raise InvalidConfig(f"{FROM} is earliest, latest or an RFC 3339 time, not {begin!r:.60}")
+        begin = _begin(given.pop(FROM, None))
         group = await found_group(groups, request)
         created = False
         if group is None:
@@ -127,7 +125,9 @@ class GroupDesk:
             if settings != group.progress.settings:
                 await group.configure(settings)
         document = await document_of(self._broker, group)
-        return GroupAnswer.of(document | {"created": created}, 201 if created else 200)
+        # A group does not remember where it began: it is where it has come to.
+        differs = {} if created or begin is None else {FROM: {"wanted": begin, "actual": None}}
+        return GroupAnswer.of(document | {"created": created, "differs": differs}, 201 if created else 200)
 
     async def _check_dead_letter(self, topic: str, settings: GroupSettings) -> None:
         """Raises `InvalidConfig` for a topic that takes no dead letters. One that is not there is made when needed."""
@@ -165,7 +165,7 @@ class GroupDesk:
 
         async def positions() -> Positions:
             reader = await source.reader()
-            return await start_positions(request.topic, reader, asked.marker, asked.to, default="earliest")
+            return await start_positions(request.topic, reader, asked.marker, asked.to, default="earliest", field="to")
 
         group = await groups.reset(request.topic, request.group, positions, force=asked.force)
         return GroupAnswer.of(await document_of(self._broker, group))
@@ -272,7 +272,31 @@ class GroupDesk:
 
 
 def _object(request: GroupRequest) -> dict[str, Any]:
-    return object_of(request.body or b"{}", ClaimBody.EXAMPLE if request.operation == CLAIMS else AckBody.EXAMPLE)
+    return object_of(request.body or b"{}", _EXAMPLES[request.operation])
+
+
+_EXAMPLES = {
+    "put": '{"mode": "queue", "lease_seconds": 60}',
+    "reset": ResetBody.EXAMPLE,
+    "redrive": RedriveBody.EXAMPLE,
+    "messages": MessagesBody.EXAMPLE,
+    CLAIMS: ClaimBody.EXAMPLE,
+    "acks": AckBody.EXAMPLE,
+    "releases": ReleaseBody.EXAMPLE,
+    "extensions": ExtensionBody.EXAMPLE,
+}
+"""What a body looks like, by what is asked."""
+
+
+def _begin(given: Any) -> str | None:
+    """Where a group is to begin, also where there is one already. Raises `InvalidConfig` and `InvalidInput`."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise InvalidConfig(f"{FROM} is earliest, latest or an RFC 3339 time, not {given!r:.60}")
+    if given not in ("earliest", "latest"):
+        moment_of(given)
+    return given
 
 
 def _letters_of(group: QueueGroup) -> str:

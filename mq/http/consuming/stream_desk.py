@@ -66,17 +66,19 @@ class StreamDesk:
         asked, group = _body(request, CommitBody), stream_of(await existing_group(groups, request))
         commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
         accepted = await group.commit(asked.member_id, commits)
-        if not any(accepted):
+        if all(each is None for each in accepted):
             raise Conflict(
                 "member-fenced",
                 f"none of these {len(commits)} segments is with member {asked.member_id!r} under that epoch any more, "
                 "and no position has moved: whoever has them now goes on from the last commit that was accepted",
             )
-        told = {"committed": True, "fenced": False}
+        outcomes = list(zip(commits, accepted, strict=True))
         return GroupAnswer.of(
             {
-                name: [each._asdict() for each, held in zip(commits, accepted, strict=True) if held is wanted]
-                for name, wanted in told.items()
+                "committed": [
+                    each._asdict() | {"in_force": in_force} for each, in_force in outcomes if in_force is not None
+                ],
+                "fenced": [each._asdict() for each, in_force in outcomes if in_force is None],
             }
         )
 

@@ -10,7 +10,9 @@ import orjson
 from filer.errors import BraidError, InvalidInput, UnreadableObject
 from mq.base.errors import OwnerSilent, ReadsFull
 from mq.http.answers import copied, rendered
+from mq.http.consuming.group_bodies import LetGoBody
 from mq.http.consuming.group_router import GroupRouter
+from mq.http.json_body import checked_body
 from mq.http.render import arrow_page, json_page
 from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
 from mq.http.sockets.requests import Id
@@ -92,10 +94,10 @@ class MemberDelivery(Subscription):
         """The client is done with these segments, and has committed what it has done. Raises `InvalidInput`."""
         if not isinstance(named, list) or not all(isinstance(each, dict) for each in named):
             raise InvalidInput('let_go is a list of segments: [{"segment": 0, "epoch": 1}]')
-        found = {(each.get("segment"), each.get("epoch")) for each in named}
-        unknown = found - self._held.keys() - self._to_release
-        if unknown:
-            raise InvalidInput(f"let_go: this member has no segment {min(map(str, unknown))} (segment, epoch)")
+        found = {(each.segment, each.epoch) for each in checked_body({"let_go": named}, LetGoBody).let_go}
+        if unknown := found - self._held.keys() - self._to_release:
+            segment, epoch = min(unknown)
+            raise InvalidInput(f"let_go: this member has no segment {segment} under epoch {epoch}")
         for name in found:
             self._held.pop(name, None)
         self._let_go |= found

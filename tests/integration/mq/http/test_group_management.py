@@ -83,7 +83,8 @@ async def test_a_group_in_use_is_reset_only_by_force(memory_broker: HttpBroker) 
     [
         ({}, 422, "invalid-request", "give either to (earliest, latest or an RFC 3339 time) or marker"),
         ({"to": "latest", "marker": "x"}, 422, "invalid-request", "give either to"),
-        ({"to": "yesterday"}, 422, "invalid-request", "earliest, latest, or"),
+        ({"to": "yesterday"}, 422, "invalid-request", "to must be earliest, latest, or"),
+        ({"to": 5}, 422, "invalid-request", 'to: it must be a string, as in {"to": "earliest"}'),
         ({"marker": "x"}, 400, "invalid-marker", "marker"),
         ({"to": "latest", "forced": True}, 422, "invalid-request", "did you mean 'force'"),
     ],

@@ -233,8 +233,9 @@ async def test_claims_as_arrow(memory_broker: HttpBroker) -> None:
     table = pa.ipc.open_stream(answer.content).read_all()
     assert table["value"].to_pylist() == [b"a", b"b", b"c"] and table["deliveries"].to_pylist() == [1, 1, 1]
     (told,) = orjson.loads(table.schema.metadata[b"braid-claims"])["claims"]
-    part = {"claim": told["claim"], "from": 1, "to": 3}
-    assert (await memory_broker.client.post(f"{G}/acks", json={"messages": [part]})).json()["accepted"] == 2
+    part = {"claim": told["claim"], "from": 1}  # to its end
+    answer = (await memory_broker.client.post(f"{G}/acks", json={"messages": [part]})).json()
+    assert answer["results"][0]["accepted"] == [[1, 3]]
     assert (await group(memory_broker))["lag"]["messages"] == 1
 
 
@@ -292,8 +293,17 @@ async def test_settings(memory_broker: HttpBroker) -> None:
     made = await memory_broker.client.put(G, json={"from": "latest", "max_deliveries": 3})
     assert made.status_code == 201 and made.json()["created"] and made.json()["settings"]["max_deliveries"] == 3
     assert await values(memory_broker) == []
+    assert made.json()["differs"] == {}
     changed = await memory_broker.client.put(G, json={"lease_seconds": 60})
     assert changed.status_code == 200 and changed.json()["settings"]["max_deliveries"] == 3
+    assert changed.json()["differs"] == {}
+    # It stays where it is, and the answer says so. What can be no beginning is refused as ever.
+    again = await memory_broker.client.put(G, json={"from": "earliest"})
+    assert again.status_code == 200 and not again.json()["created"]
+    assert again.json()["differs"] == {"from": {"wanted": "earliest", "actual": None}}
+    assert await values(memory_broker) == []
+    wrong = await memory_broker.client.put(G, json={"from": "erliest"})
+    assert "from must be earliest, latest, or" in check_problem(wrong, 422, "invalid-request")["detail"]
     assert (await group(memory_broker))["settings"]["lease_seconds"] == 60
     assert (await memory_broker.client.delete(G)).status_code == 204
     check_problem(await memory_broker.client.get(G), 404, "group-not-found")
@@ -311,6 +321,9 @@ async def test_settings(memory_broker: HttpBroker) -> None:
         (f"{G}/claims", {"max": 0}, 422, "invalid-request", "max"),
         (f"{G}/claims", {"max": 1_000_000}, 422, "invalid-request", "max"),
         (f"{G}/claims", {"wait": 3600}, 422, "invalid-request", "wait"),
+        (f"{G}/redrive", {"ids": ["x"]}, 422, "invalid-request", "ids.0: it must be the id of a message, such as 0-17"),
+        (f"{G}/redrive", [], 422, "invalid-request", 'such as {"max": 100}'),
+        (f"{G}/reset", [], 422, "invalid-request", 'such as {"to": "earliest"}'),
         (f"{G}/claims", {"lease_seconds": 31_536_000}, 422, "invalid-request", "lease_seconds"),
         (f"{G}/claims", {"lease_seconds": 31}, 422, "invalid-config", "at most 30 s"),
         ("/v1/topics/none/groups/g/claims", {}, 404, "topic-not-found", "PUT /v1/topics/none"),
@@ -318,7 +331,7 @@ async def test_settings(memory_broker: HttpBroker) -> None:
     ],
 )
 async def test_bad_requests_say_what_would_be_right(
-    memory_broker: HttpBroker, path: str, body: dict[str, Any], status: int, slug: str, says: str
+    memory_broker: HttpBroker, path: str, body: Any, status: int, slug: str, says: str
 ) -> None:
     await memory_broker.client.put(T)
     await memory_broker.client.put(G)

@@ -63,7 +63,7 @@ async def test_a_commit_of_before_is_refused_and_a_repeated_one_is_not(memory_br
     await a.read(0, limit=10)
     for _ in range(2):
         answer = (await a.commit()).raise_for_status().json()
-        assert answer == {"committed": [{"segment": 0, "epoch": 1, "position": 10}], "fenced": []}
+        assert answer == {"committed": [{"segment": 0, "epoch": 1, "position": 10, "in_force": 10}], "fenced": []}
     again = Member(memory_broker.client, "a")  # another process of that name
     await again.join()
     assert again.holds == {0: 2} and again.positions == {0: 10}
@@ -75,7 +75,8 @@ async def test_a_commit_of_before_is_refused_and_a_repeated_one_is_not(memory_br
     assert len(await again.work()) == 30
     # An older position under the same epoch counts, and moves nothing back.
     again.positions[0] = 12
-    (await again.commit()).raise_for_status()
+    told = (await again.commit()).raise_for_status().json()
+    assert told["committed"] == [{"segment": 0, "epoch": 2, "position": 12, "in_force": 40}]
     assert (await described(memory_broker))["segments"][0]["position"] == 40
 
 
@@ -187,6 +188,24 @@ async def test_each_mode_refuses_what_is_the_others(memory_broker: HttpBroker) -
     wrong = await memory_broker.client.put(G, json={"lease_seconds": 5})
     assert "session_seconds" in check_problem(wrong, 422, "invalid-config")["detail"]
     assert (await memory_broker.client.put(G, json={"session_seconds": 60})).json()["settings"]["session_seconds"] == 60
+
+
+async def test_a_member_that_is_none_is_told_why(memory_broker: HttpBroker) -> None:
+    await topic_of(memory_broker, 1)
+    a = Member(memory_broker.client, "a")
+    await a.join()
+
+    async def told(member: str, epoch: int) -> str:
+        path = f"{G}/members/{member}/heartbeats"
+        answer = await memory_broker.client.post(path, json={"member_epoch": epoch})
+        return str(check_problem(answer, 409, "member-fenced")["detail"])
+
+    assert "'nobody' is no member of group 'g': it has not joined, has left, or" in await told("nobody", 1)
+    assert "member 'a' has no start 7: its last one is 1" in await told("a", 7)
+    await a.join()
+    assert "it has joined again since, as start 2" in await told("a", 1)
+    await memory_broker.client.delete(f"{G}/members/a")
+    assert "it has not joined, has left, or" in await told("a", 2)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ async def test_nothing_is_told_before_it_is_stored(scene: Scene) -> None:
     assert (await beat(group, 1)).holds[0] == Hold(0, 1, 0) and not committing.done()
     scene.log.holds = False
     scene.log.released.set()
-    assert await committing == [True] and await second == [True]
+    assert await committing == [7] and await second == [9]
     assert scene.log.added_up().positions() == {0: 9, 1: 0}
 
 
@@ -162,7 +162,7 @@ async def test_a_commit_whose_answer_is_lost_is_repeated_at_the_next_coordinator
     following = scene.coordinator()
     assert following.progress.positions()[0] == (7 if lands else 0)
     count = len(scene.log.records)
-    assert await following.commit("a", [Commit(0, 1, 7)]) == [True]
+    assert await following.commit("a", [Commit(0, 1, 7)]) == [7]
     assert following.progress.positions()[0] == 7 and len(scene.log.records) == count + (0 if lands else 1)
 
 
@@ -194,7 +194,7 @@ async def test_a_handover_stores_what_was_decided(scene: Scene) -> None:
     await settle()
     scene.log.holds = False
     scene.log.released.set()
-    assert await first == [True] and await second == [True]
+    assert await first == [7] and await second == [8]
     await over
     assert scene.log.added_up().positions() == {0: 7, 1: 8}
 
@@ -205,7 +205,7 @@ async def test_what_a_zombie_has_not_heard_of_it_does_not_refuse(scene: Scene) -
     await following.join("a")
     count = len(scene.log.records)
     # Nobody else coordinates: there is no such epoch. That is known by a record that says nothing.
-    assert await following.commit("a", [Commit(0, 9, 7)]) == [False]
+    assert await following.commit("a", [Commit(0, 9, 7)]) == [None]
     assert scene.log.records[count:] == [Membership(at=0)] or isinstance(scene.log.records[count], Membership)
     scene.log.sealed = True
     with pytest.raises(SegmentMoved):
@@ -254,7 +254,7 @@ async def test_segments_with_commits_on_their_way_count_for_their_holder(scene: 
     await scene.clock.advance(2)
     scene.log.holds = False
     scene.log.released.set()
-    assert await storing == [True] and await waiting == [True, True]
+    assert await storing == [1] and await waiting == [1, 1]
     for name, start in starts.items():
         told = await beat(group, start, name=name)
         assert len(told.holds) == 2 and not told.release

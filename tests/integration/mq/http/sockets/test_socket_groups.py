@@ -158,7 +158,8 @@ async def test_a_member_gets_its_segments_and_commits(broker: HttpBroker, socket
     await publish(broker, *[f"{number}" for number in range(20)])
     for got in await deliveries(socket, 20):
         position = {name: got[name] for name in ("segment", "epoch", "position")}
-        assert await socket.ok(commit={"positions": [position]}) == {"committed": [position], "fenced": []}
+        committed = {**position, "in_force": position["position"]}
+        assert await socket.ok(commit={"positions": [position]}) == {"committed": [committed], "fenced": []}
     assert (await group(broker))["lag"]["messages"] == 0
     await socket.problem("member-fenced", commit={"positions": [{**position, "epoch": 99}]})
 
@@ -194,6 +195,8 @@ async def test_segments_that_the_member_does_not_have_are_not_let_go(socket: Soc
     await socket.ok(subscribe=STREAM)
     await socket.problem("invalid-request", "no segment", let_go=[{"segment": 9, "epoch": 1}])
     await socket.problem("invalid-request", "list of segments", let_go={"segment": 0})
+    await socket.problem("invalid-request", "let_go.0.epoch: it is missing", let_go=[{"segment": 0}])
+    await socket.problem("invalid-request", "did you mean 'let_go.0.epoch'", let_go=[{"segment": 0, "epohc": 1}])
 
 
 async def test_a_member_that_has_joined_elsewhere_is_fenced(broker: HttpBroker, socket: SocketClient) -> None:

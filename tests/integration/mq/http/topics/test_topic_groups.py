@@ -182,7 +182,8 @@ async def test_description_lists_and_route(memory_broker: HttpBroker) -> None:
     route = (await client.get("/v1/topics/orders/route")).json()
     assert (route["topic"], [each["segment"] for each in route["segments"]]) == ("orders", [0])
     assert (await client.get(GROUP)).json()["topics"] == ["orders", "payments"]
-    check_problem(await client.get("/v1/topic-groups/none"), 404, "topic-group-not-found")
+    problem = check_problem(await client.get("/v1/topic-groups/none"), 404, "topic-group-not-found")
+    assert problem["title"] == "There is no such topic group"
     check_problem(await client.get("/v1/topic-groups/alone"), 409, "topic-conflict", "has segments of its own")
     check_problem(await client.get("/v1/topic-groups/orders"), 409, "topic-conflict", "member of topic group 'shop'")
 
