@@ -14,6 +14,11 @@ class Part(NamedTuple):
     named: dict[str, Any]
     messages: Sequence[Given]
 
+    @property
+    def is_scattered(self) -> bool:
+        """Whether messages that it does not name lie between its own."""
+        return self.messages[-1].offset - self.messages[0].offset >= len(self.messages)
+
     def outcomes(self, accepted: Sequence[Sequence[int]]) -> Iterator[tuple[Given, bool]]:
         """For each whether it lies in the ranges that were accepted."""
         return ((each, any(start <= each.offset < stop for start, stop in accepted)) for each in self.messages)

@@ -50,3 +50,5 @@ class QueueHistory:
     decided: list[Decided] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     wrong_answers: list[str] = field(default_factory=list)
+    scattered: int = 0
+    """How many claims had several ranges."""

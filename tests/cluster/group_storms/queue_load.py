@@ -187,6 +187,7 @@ class QueueLoad:
             self.history.wrong_answers.append(f"claims: {found}")
             return None
         number = next(self._answers)
+        self.history.scattered += sum(part.is_scattered for part in by_claim(found))
         self.history.delivered += [
             Delivered(each.message, each.value, each.deliveries, number, place, asked_at, received_at, LEASE_SECONDS)
             for place, each in enumerate(found)

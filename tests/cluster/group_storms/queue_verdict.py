@@ -175,6 +175,7 @@ def _figures(history: QueueHistory, dead_values: Sequence[str]) -> str:
     kinds = Counter(each.name for each in history.faults)
     return (
         f"{len(history.published)} published, {len(history.delivered)} deliveries, {len(dead_values)} dead letters; "
+        f"{history.scattered} claims of scattered ranges; "
         f"first delivered after {waits[len(waits) // 2]:.3f} s (median), {waits[-1]:.1f} s (longest); "
         f"delays kept to {max(late, default=0.0):.2f} s away from faults; {overlaps} with two consumers during faults; "
         f"{len(history.faults)} faults: {', '.join(f'{name} {count}' for name, count in sorted(kinds.items()))}"
