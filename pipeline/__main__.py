@@ -18,6 +18,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
     # `mq` holds it back until here.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    from filer.refused_imports import leave_out_arrow_docs, refuse_imports
+
+    refuse_imports("httpx._main")  # the command line of httpx, which takes longer to import than httpx itself
+    leave_out_arrow_docs()
     from pipeline.interrupts import INTERRUPTS
     from pipeline.program import run
 

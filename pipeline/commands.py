@@ -2,10 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
 
-from pipeline.options import JobParser, add_job
-from pipeline.workers import workers
+from pipeline.options import Command, JobParser, add_job
+
+if TYPE_CHECKING:
+    from pipeline.workers import Workers
 
 Jobs: TypeAlias = "argparse._SubParsersAction[JobParser]"
 
@@ -28,38 +31,51 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run_job(options: argparse.Namespace) -> None:
     """Run the job. Raises any `BraidError`."""
+    from pipeline.workers import workers
+
     with workers(options.job, options.master) as found:
         options.command(found, options)
 
 
-# Each job imports what it needs when it is named: all of them together take as long as a small export.
+# The options of a job are imported when it is named, and the job itself when it runs: what is wrong with the options,
+# and the help, come without Arrow and the client, which take as long as a small export.
 
 
 def _backfill(jobs: Jobs) -> None:
-    from pipeline.backfill.backfill_command import add_backfill
+    from pipeline.backfill.backfill_options import add_backfill
 
-    add_backfill(jobs)
+    add_backfill(jobs, _later("pipeline.backfill.backfill_command", "run_backfill"))
 
 
 def _compact(jobs: Jobs) -> None:
-    from pipeline.compact.compact_command import add_compact_options, run_compact
+    from pipeline.compact.compact_options import add_compact_options
 
-    add_compact_options(add_job(jobs, "compact", run_compact, "Rewrite small files as large ones that replace them."))
+    command = _later("pipeline.compact.compact_command", "run_compact")
+    add_compact_options(add_job(jobs, "compact", command, "Rewrite small files as large ones that replace them."))
 
 
 def _export(jobs: Jobs) -> None:
-    from pipeline.export.export_command import add_export_options, run_export
+    from pipeline.export.export_options import add_export_options
 
+    command = _later("pipeline.export.export_command", "run_export")
     help_line = "Append the new messages of a topic to a table of Parquet files, or of Iceberg."
-    add_export_options(add_job(jobs, "export", run_export, help_line))
+    add_export_options(add_job(jobs, "export", command, help_line))
 
 
 def _skew(jobs: Jobs) -> None:
-    from pipeline.skew.skew_command import add_skew_options, run_skew
+    from pipeline.skew.skew_options import add_skew_options
 
-    add_skew_options(
-        add_job(jobs, "skew", run_skew, "Report the traffic per slot, and suggest where to cut the slots.")
-    )
+    command = _later("pipeline.skew.skew_command", "run_skew")
+    add_skew_options(add_job(jobs, "skew", command, "Report the traffic per slot, and suggest where to cut the slots."))
+
+
+def _later(module: str, name: str) -> Command:
+    """The command of that name, whose module is imported when it is called."""
+
+    def command(workers: "Workers", options: argparse.Namespace) -> None:
+        getattr(import_module(module), name)(workers, options)
+
+    return command
 
 
 _JOBS: dict[str, Callable[[Jobs], None]] = {

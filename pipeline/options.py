@@ -4,18 +4,19 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from typing import NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, get_args
 
 from braidmq.defaults import DEFAULT_URL, LONGEST_DELIVERY_TIMEOUT_SECONDS
 from filer.quantities import duration_text, parse_duration_seconds, parse_size_bytes, size_text
 from filer.stores.store_address import AddressingStyle, StoreAddress
-from pipeline.brokers import store_of_files
 from pipeline.errors import WrongUsage
-from pipeline.workers import Workers
+
+if TYPE_CHECKING:
+    from pipeline.workers import Workers
 
 MIB = 1024 * 1024
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
-Command = Callable[[Workers, argparse.Namespace], None]
+Command: TypeAlias = "Callable[[Workers, argparse.Namespace], None]"
 
 
 class JobParser(argparse.ArgumentParser):
@@ -89,6 +90,9 @@ def store_of(options: argparse.Namespace) -> StoreAddress:
 
     Options say otherwise. Raises `JobFailed` if neither is known.
     """
+    # Imported here: a wrong option is told sooner without.
+    from pipeline.brokers import store_of_files
+
     if options.store:
         found = StoreAddress(options.store)
     else:

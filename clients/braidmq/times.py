@@ -1,9 +1,13 @@
 """Times in the forms that brokers use: RFC 3339 and microseconds since 1970, both UTC."""
 
 from datetime import datetime
+from typing import Literal
 
 from braidmq.errors import InvalidArgument
 from filer import times
+
+EventTimeUnit = Literal["s", "ms", "us", "ns"]
+"""What the numbers of an event time column count since 1970."""
 
 
 def aware(moment: object) -> datetime:

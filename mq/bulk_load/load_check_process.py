@@ -20,7 +20,7 @@ from filer.bulk_load.load_check import FileClaim, check_load_file
 from filer.bulk_load.load_segment import LoadSegment
 from filer.bulk_load.row_group_lots import Ranges
 from filer.errors import LoadRefused
-from mq.base.refused_imports import keep_pandas_out
+from filer.refused_imports import keep_pandas_out
 
 NICENESS = 10
 

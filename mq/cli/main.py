@@ -27,6 +27,14 @@ def run(arguments: list[str]) -> int:
     return command_line.run(arguments)
 
 
+def refuse_what_is_never_used() -> None:
+    """Keep out what libraries would import unasked."""
+    from filer.refused_imports import leave_out_arrow_docs, refuse_imports
+
+    refuse_imports(*_NEVER_USED)
+    leave_out_arrow_docs()
+
+
 def main() -> None:
     """The entry point of the program."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
@@ -34,8 +42,8 @@ def main() -> None:
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_interruptible:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
-    from mq.base.refused_imports import leave_out_arrow_docs, refuse_imports
     from mq.cli.interrupts import INTERRUPTS
+    from mq.cli.own_environment import set_own_variables
     from mq.cli.streams import open_streams
 
     signals = [signal.SIGINT] if is_interruptible else []
@@ -43,10 +51,8 @@ def main() -> None:
         signals.append(signal.SIGTERM)
     INTERRUPTS.begin(signals)
     open_streams()
-    refuse_imports(*_NEVER_USED)
-    leave_out_arrow_docs()
-    # There are none. Pydantic would look through all that is installed.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    refuse_what_is_never_used()
+    set_own_variables()
     code = INTERRUPTS.end(run(sys.argv[1:]))
     # All objects go with the process. Python would look for garbage among them first, for a fifth of a short command.
     gc.freeze()

@@ -2,9 +2,8 @@
 
 import sys
 from pathlib import Path
-
-from rich import progress as bars
-from rich.console import Console
+from types import TracebackType
+from typing import Self
 
 from filer.errors import InvalidInput
 
@@ -16,13 +15,39 @@ def check_directory(url: str) -> None:
         raise InvalidInput(f"there is no directory {path!r}: name the store with --store")
 
 
-def progress_bar() -> bars.Progress:
-    """Shows how many objects were read, if somebody is looking."""
-    return bars.Progress(
-        bars.SpinnerColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("{task.description}"),
-        console=Console(file=sys.stderr),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
+class CheckProgress:
+    """A context that shows on stderr how many objects were checked, and which was the last one, if somebody looks."""
+
+    def __init__(self, what: str) -> None:
+        self._done = 0
+        self._bars = None
+        if sys.stderr.isatty():
+            # Imported here: it takes longer than a check of a small topic.
+            from rich import progress as bars
+            from rich.console import Console
+
+            self._bars = bars.Progress(
+                bars.SpinnerColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TextColumn("{task.description}"),
+                console=Console(file=sys.stderr),
+                transient=True,
+            )
+            self._task = self._bars.add_task(what, total=None)
+
+    def __enter__(self) -> Self:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def checked(self, text: str, done: int | None = None) -> None:
+        """Show the text, and that one more object was checked, or `done` in all."""
+        self._done = self._done + 1 if done is None else done
+        if self._bars is not None:
+            self._bars.update(self._task, completed=self._done, description=text)

@@ -1,6 +1,8 @@
 """Output on stdout: tables for people, JSON for machines."""
 
+import os
 import select
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -10,10 +12,10 @@ import orjson
 
 from filer.clock import Clock
 from mq.cli.failures import say
+from mq.cli.plain_table import table_lines, text_width, with_bold_names
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
 
-# Wide enough for any table: output to a pipe is neither wrapped nor cut.
-_PIPE_WIDTH = 10_000
+_WITHOUT_BOLD = (None, "", "dumb", "unknown")
 _LOOK_SECONDS = 0.2
 
 
@@ -31,24 +33,39 @@ def print_deleted(name: str, what: str, *, as_json: bool) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. Columns that hold only numbers are aligned to the right."""
-    # Imported here: whoever prints JSON needs none of it.
+    """Print a table. Columns that hold only numbers are aligned to the right.
+
+    On a terminal the names of the columns are bold, and a table that is too wide is folded. Elsewhere it is whole.
+    """
+    cells = [list(row) for row in rows]
+    numeric = [bool(cells) and all(isinstance(row[at], int | float) for row in cells) for at in range(len(columns))]
+    texts = [[shown(cell) for cell in row] for row in cells]
+    lines = table_lines(columns, texts, numeric)
+    if sys.stdout.isatty():
+        if max(map(text_width, lines)) > shutil.get_terminal_size().columns:
+            _print_folded(columns, texts, numeric)
+            return
+        if os.environ.get("TERM") not in _WITHOUT_BOLD:
+            lines = with_bold_names(lines)
+    print_lines(*lines)
+
+
+def _print_folded(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> None:
+    # Imported here: it takes longer than all else that a short command does.
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    cells = [list(row) for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index, name in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[index], int | float) for row in cells)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(shown(cell)) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
+    for name, is_numeric in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if is_numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(highlight=False, markup=False)
     with console.capture() as capture:
         console.print(table)
-    write_out("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode())
+    print_lines(*(line.rstrip() for line in capture.get().splitlines()))
 
 
 def print_lines(*lines: str) -> None:

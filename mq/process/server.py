@@ -18,6 +18,7 @@ from filer import keys
 from filer.clock import Clock, SystemClock
 from filer.errors import BraidError
 from filer.event_log import EventLog
+from filer.refused_imports import keep_pandas_out
 from filer.stores.decorators.instrumented_store import InstrumentedStore
 from filer.stores.decorators.retrying_store import RetryingStore
 from filer.stores.decorators.store_health import StoreHealth
@@ -27,7 +28,6 @@ from filer.stores.store import Store, StreamingStore
 from filer.stores.store_address import StoreAddress
 from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
-from mq.base.refused_imports import keep_pandas_out
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_served

@@ -4,20 +4,18 @@
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from braidmq import Client, CommittedLoad
 from braidmq.bulk_load.loader import check_committed
-from braidmq.json_rows.texts import NonFinite
-from braidmq.publish.encoding.tables import EventTimeUnit
 from braidmq.transport.patience import patience
 from filer.clock import SystemClock
 from filer.topic.topic_config import TopicConfig
 from pipeline.backfill.arrow_types import noted_schema, unseen
+from pipeline.backfill.choices import Columns, Source
 from pipeline.errors import JobFailed
 from pipeline.output import say
 from pipeline.preview import MOST_SHOWN, Preview, Times
@@ -28,30 +26,6 @@ if TYPE_CHECKING:
 
 _ILLEGAL_TYPE = "PARQUET_TYPE_ILLEGAL"
 _OTHERWISE = "cast the column to another type, or publish the file with mq publish --file"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What Spark reads. `table_format` is `table` for a table of Spark's catalogue."""
-
-    path: str
-    table_format: str
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The columns that make a message. Without `value`, the whole row is the value, as JSON (docs/json-rows.md).
-
-    `event_time_unit` says what an event time of whole numbers counts, `non_finite` what NaN becomes in JSON.
-    """
-
-    key: str | None
-    value: str | None
-    event_time: str | None = None
-    order_by_event_time: bool = False
-    event_time_unit: EventTimeUnit | None = None
-    non_finite: NonFinite = "refuse"
 
 
 def backfill(

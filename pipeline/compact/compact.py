@@ -20,15 +20,12 @@ from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
 from filer.topic.catalogue import Catalogue
 from filer.upkeep.rollup import roll_up
+from pipeline.compact.choices import DEFAULT_OPEN_AGE_SECONDS, DEFAULT_ROLLUP_BYTES
 from pipeline.compact.compaction_plan import movable, plan_compaction
 from pipeline.stores import run_on_store
 from pipeline.topic_files import PART_FILES, LiveFile, list_topic, read_topic
 from pipeline.workers import Workers
 
-DEFAULT_ROLLUP_BYTES = 256 * 1024 * 1024
-MOST_ROLLUP_BYTES = 1024 * 1024 * 1024
-"""A task needs about twice as much memory."""
-DEFAULT_OPEN_AGE_SECONDS = 3600.0
 _WRITER = "pipeline"
 
 

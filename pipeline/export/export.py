@@ -19,11 +19,11 @@ from filer.stores.store_address import StoreAddress
 from filer.topic.topic_state import TopicState
 from filer.verification.stored_files import verify_file
 from pipeline.errors import JobFailed
+from pipeline.export.choices import InPlace, PartitionBy, PartitionEvery, TableFormat
 from pipeline.export.export_files import TableForm, Written, WrittenPiece, first_of, write_piece
 from pipeline.export.export_plan import (
     MOST_PIECES,
     Copies,
-    InPlace,
     Piece,
     copies_of,
     past_expired,
@@ -32,7 +32,7 @@ from pipeline.export.export_plan import (
     with_new,
     without_expired,
 )
-from pipeline.export.export_state import ExportState, PartitionBy, PartitionEvery, StateFile, TableFormat, Target
+from pipeline.export.export_state import ExportState, StateFile, Target
 from pipeline.export.table_columns import MESSAGES, TableColumns
 from pipeline.stores import open_retrying
 from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from filer.errors import ObjectExists
 from filer.format.segment_file import unmark
 from filer.stores.store import Store
+from pipeline.export.choices import PartitionBy, PartitionEvery
 from pipeline.export.export_plan import Piece
-from pipeline.export.export_state import PartitionBy, PartitionEvery
 from pipeline.export.table_columns import REASON, SEGMENT_FIELD, TableColumns
 from pipeline.topic_files import LiveFile, batches_of, contents
 

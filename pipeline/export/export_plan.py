@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import chain, takewhile
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from filer.errors import InvalidInput
 from filer.topic.positions import Positions
 from filer.topic.topic_state import Segment
 from pipeline.compact.compaction_plan import settled
+from pipeline.export.choices import InPlace
 from pipeline.topic_files import LiveFile, SegmentFiles, in_parts, unbroken
 
 PIECE_BYTES = 64 * 1024 * 1024
@@ -33,16 +33,6 @@ class Piece(NamedTuple):
     def from_offset(self, offset: int) -> "Piece":
         """The part of the piece from that offset on."""
         return self if offset <= self.start else Piece(self.segment, offset, self.stop)
-
-
-class InPlace(StrEnum):
-    """Which files a table refers to instead of having copies. Only final ones can be: no roll-up replaces them."""
-
-    NO = "no"
-    FINAL = "final"
-    """Final files, and copies of all others."""
-    FINAL_ONLY = "final only"
-    """Final files. The rest of a segment waits behind its first file that is not final."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,13 @@ from filer.errors import CorruptFile, EtagMismatch, ObjectExists, ObjectNotFound
 from filer.stores.store import Store
 from filer.topic.positions import Positions
 from pipeline.errors import JobFailed
+from pipeline.export.choices import PartitionBy, PartitionEvery, TableFormat
 from pipeline.export.export_plan import Piece
 from pipeline.export.table_columns import MESSAGE_COLUMNS
 
 FOLDER = "_braidmq"
 """Spark and other readers ignore names that begin with an underscore."""
 STATE_KEY = f"{FOLDER}/export.json"
-TableFormat = Literal["parquet", "iceberg"]
-PartitionBy = Literal["timestamp", "event_time", "none"]
-PartitionEvery = Literal["day", "hour"]
 _SINCE_0_2 = ("partition_every", "columns")
 
 

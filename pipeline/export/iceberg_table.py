@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from filer.errors import InvalidInput
 from filer.topic.topic_config import TopicConfig
 from pipeline.errors import JobFailed
+from pipeline.export.choices import IcebergTarget
 from pipeline.export.export import Export, Opened, change_state, files_of, stage, unfit_messages, with_stores, work_of
 from pipeline.export.export_files import WrittenPiece
 from pipeline.export.export_plan import Piece
@@ -35,18 +36,6 @@ RUN_PROPERTY = "braidmq.run"
 NAMES_PROPERTY = "schema.name-mapping.default"
 FOOTERS_AT_ONCE = 8
 _SEGMENT_ID = 1
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergTarget:
-    """A table of a catalogue. `catalog` is the URL of an SQL database, as SQLAlchemy takes it.
-
-    If the table is in a local directory, the default is a file of SQLite in that directory.
-    """
-
-    namespace: str
-    name: str
-    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
@@ -14,12 +13,11 @@ from filer.stores.store import Store
 from filer.stores.store_address import StoreAddress
 from filer.topic.topic_state import TopicState
 from leader.policy.even_cuts import even_cut_points
+from pipeline.skew.choices import Measure
 from pipeline.skew.slot_counts import Counts, SlotCounts, count_slots
 from pipeline.stores import run_on_store
 from pipeline.topic_files import LiveFile, in_parts, list_topic, read_topic
 from pipeline.workers import Workers
-
-Measure = Literal["messages", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,11 @@
-"""`mq pipeline skew`: its options and its output."""
+"""`mq pipeline skew`: runs the job, and prints its report."""
 
 import argparse
-from typing import get_args
 
-from pipeline.options import JobParser, at_least, store_of
+from pipeline.options import store_of
 from pipeline.output import counted, print_json, print_lines, print_table, size
-from pipeline.skew.skew import Measure, RangeCounts, SkewReport, measure_skew
+from pipeline.skew.skew import RangeCounts, SkewReport, measure_skew
 from pipeline.workers import Workers
-
-
-def add_skew_options(parser: JobParser) -> None:
-    """Add the options for what to count and how much to show."""
-    parser.add_argument(
-        "--parts",
-        type=at_least(1),
-        metavar="N",
-        help="number of parts to suggest; by default as many as segments are open",
-    )
-    parser.add_argument(
-        "--hottest", type=at_least(0), metavar="N", default=10, help="number of hottest slots to show (10)"
-    )
-    parser.add_argument(
-        "--by", choices=get_args(Measure), default="messages", help="what to cut by: messages (the default) or bytes"
-    )
 
 
 def run_skew(workers: Workers, options: argparse.Namespace) -> None:

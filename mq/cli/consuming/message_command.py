@@ -13,6 +13,7 @@ import orjson
 
 from braidmq import AsyncClient, AsyncDelivery
 from braidmq.times import rfc3339
+from mq.cli.own_environment import given_environment
 
 PREFIX = "MQ_"
 _CHUNK_BYTES = 65_536
@@ -60,7 +61,7 @@ async def _start(command: Sequence[str], told: Mapping[str, bytes]) -> asyncio.s
             *command,
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environb, **{name.encode(): value for name, value in told.items()}},
+            env={**given_environment(), **{name.encode(): value for name, value in told.items()}},
             start_new_session=True,
         )
     )

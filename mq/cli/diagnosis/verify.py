@@ -14,7 +14,7 @@ from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.interrupts import INTERRUPTS
-from mq.cli.offline import check_directory, progress_bar
+from mq.cli.offline import CheckProgress, check_directory
 from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, Timeout, UrlIfGiven, lazily
 from mq.cli.output import print_json, print_lines, print_table, size
 
@@ -83,8 +83,7 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
     """As `verify_store`: what a broker finds."""
     done: Counter[str] = Counter()
     told: list[Verdict] = []
-    with progress_bar() as progress:
-        task = progress.add_task("objects checked", total=None)
+    with CheckProgress("objects checked") as progress:
         everything: list[str | None] = [None, *await _all_topics(client)] if not names else [*names]
         for topic in everything:
             counts: Counter[str] = Counter()
@@ -94,7 +93,7 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
                     told.append(_verdict(report.found))
                 checked = (done + counts).total()
                 text = f"objects checked, {size(report.bytes)} of {topic or 'the cluster'}, the last one {report.at}"
-                progress.update(task, completed=checked, description=text)
+                progress.checked(text, checked)
             done += counts
     return done, told
 

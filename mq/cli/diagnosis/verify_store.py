@@ -12,7 +12,7 @@ from filer.stores.store_address import StoreAddress
 from filer.topic.catalogue import Catalogue
 from filer.verification.stored_topic import verify_cluster, verify_topic
 from filer.verification.verdict import Verdict
-from mq.cli.offline import progress_bar
+from mq.cli.offline import CheckProgress
 
 
 async def verify_store(
@@ -28,13 +28,12 @@ async def verify_store(
     told: list[Verdict] = []
     try:
         catalogue = Catalogue(store, clock)
-        with progress_bar() as progress:
-            task = progress.add_task("objects checked", total=None)
+        with CheckProgress("objects checked") as progress:
             async for verdict in _verdicts(store, catalogue, names):
                 counts[verdict.condition] += 1
                 if not verdict.is_sound and len(told) < most_told:
                     told.append(verdict)
-                progress.update(task, advance=1, description=f"objects checked, the last one {verdict.key}")
+                progress.checked(f"objects checked, the last one {verdict.key}")
     finally:
         await store.close()
     return counts, told

@@ -20,7 +20,7 @@ from filer.verification.stored_topic import verify_lists
 from filer.verification.verdict import Verdict
 from mq.cli.failures import CommandFailed
 from mq.cli.interrupts import INTERRUPTS
-from mq.cli.offline import check_directory, progress_bar
+from mq.cli.offline import CheckProgress, check_directory
 from mq.cli.options import Json, OfflineStore, S3Addressing, S3Endpoint, S3Region, TopicName
 from mq.cli.output import print_json, print_lines, print_table
 from mq.cli.topics.given_up import last_offset
@@ -86,11 +86,10 @@ async def _repair(address: StoreAddress, topic: str, *, accept_loss: bool) -> _F
         if record is None or record.state.deleted:
             raise InvalidInput(f"there is no topic {topic!r} on this store")
         findings = _Findings()
-        with progress_bar() as progress:
-            task = progress.add_task("files checked", total=None)
+        with CheckProgress("files checked") as progress:
 
             def on_checked(key: str) -> None:
-                progress.update(task, advance=1, description=f"files checked, the last one {key}")
+                progress.checked(f"files checked, the last one {key}")
 
             async for loss in find_losses(store, record.state, on_checked=on_checked):
                 findings.losses.append(loss)

@@ -14,7 +14,8 @@ import pytest
 from ulid import ULID
 
 from braidmq import Client, CommittedLoad, FileTaken
-from pipeline.backfill.backfill import Columns, Source, backfill
+from pipeline.backfill.backfill import backfill
+from pipeline.backfill.choices import Columns, Source
 from pipeline.commands import parse
 from pipeline.errors import JobFailed
 from tests.support.broker.broker_process import BrokerProcess

@@ -35,10 +35,10 @@ from pipeline.commands import parse
 from pipeline.compact.compact import compact
 from pipeline.errors import JobFailed
 from pipeline.export import iceberg_table, parquet_table
+from pipeline.export.choices import IcebergTarget, InPlace
 from pipeline.export.export import Export, Exported, FinishRun, export_topic, planned
-from pipeline.export.export_plan import InPlace
 from pipeline.export.export_state import STATE_KEY
-from pipeline.export.iceberg_table import IcebergTarget, open_table
+from pipeline.export.iceberg_table import open_table
 from pipeline.options import store_of
 from pipeline.stores import run_on_store
 from pipeline.workers import Workers

@@ -41,7 +41,7 @@ def interrupted(prepare: str, *arguments: str) -> tuple[int, str, str]:
     return interrupted_program.interrupted(_PROGRAM.format(prepare=prepare), *arguments)
 
 
-@pytest.mark.parametrize("place", ["pipeline.interrupts", "pipeline.program", "pipeline.skew.skew_command"])
+@pytest.mark.parametrize("place", ["pipeline.interrupts", "pipeline.program", "pipeline.skew.skew_options"])
 def test_while_it_is_imported(place: str) -> None:
     assert interrupted(_AT_IMPORT.format(place=place), "skew", "t") == (130, "", "")
 

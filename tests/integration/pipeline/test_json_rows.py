@@ -16,7 +16,8 @@ from ulid import ULID
 from braidmq import Client, InvalidArgument, rows_from_json, rows_to_json
 from braidmq.spark import InvalidOption, to_messages
 from filer.stores.store_address import StoreAddress
-from pipeline.backfill.backfill import Columns, Source, backfill, rows_of
+from pipeline.backfill.backfill import backfill, rows_of
+from pipeline.backfill.choices import Columns, Source
 from pipeline.errors import JobFailed
 from pipeline.export import parquet_table
 from pipeline.export.export import Export, export_topic

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, TypedDict, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 from braidmq.errors import InvalidArgument
 from braidmq.json_rows.encoding import json_values, rows_to_json
 from braidmq.json_rows.plain import plain_column, plain_type
+from braidmq.json_rows.refusal import shown
 from braidmq.json_rows.texts import NonFinite
 from braidmq.publish.encoding.outgoing import CONTENT_TYPE, JSON_TYPE, Headers
+from braidmq.times import EventTimeUnit
 from filer.format.schema import HEADERS, TIMESTAMP
 from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
 
-EventTimeUnit = Literal["s", "ms", "us", "ns"]
-"""What the numbers of an event time column count since 1970."""
-
 _MAX_SLICE_ROWS = 65_536
+_NO_TIMES = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 class Columns(TypedDict, total=False):
@@ -113,7 +113,7 @@ def _message_columns(table: pa.Table, plan: TablePlan, first_row: int) -> pa.Tab
     if headers is not None:
         columns["headers"] = headers
     if plan.event_time is not None:
-        times = _event_time(plan.event_time, table[plan.event_time], plan.event_time_unit)
+        times = _event_time(plan.event_time, table[plan.event_time], plan.event_time_unit, first_row)
         _check_years(plan.event_time, times, plan.event_time_unit, first_row)
         columns["event_time"] = times
     return pa.table(columns)
@@ -165,21 +165,57 @@ def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
         ) from failure
 
 
-def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None) -> Any:
-    """Times in microseconds UTC. Text is read as RFC 3339; times without a zone are taken as UTC."""
+def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None, first_row: int) -> Any:
+    """Times in microseconds UTC. Text is read as RFC 3339; times without a zone are taken as UTC.
+
+    Raises `InvalidArgument` with the first row that has no such time.
+    """
     kind = event_time_type(name, column.type, unit)
     try:
-        plain = plain_column(column)
-        if pa.types.is_integer(plain.type):
-            # Arrow makes times only of these. What does not fit is an error of the cast.
-            plain = plain.cast(pa.int64())
-        plain = plain.cast(kind)
-        if pa.types.is_timestamp(kind):
-            # Nanoseconds are truncated. A time of a coarser unit that is out of range is an error: it must not wrap.
-            plain = plain.cast(pa.timestamp("us", kind.tz), safe=kind.unit in ("s", "ms"))
-        return pc.cast(plain, TIMESTAMP)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
-        raise InvalidArgument(f"column {name!r} of type {column.type} cannot be the event time: {failure}") from failure
+        return _times(column, kind)
+    except _NO_TIMES as failure:
+        row = _first_without_time(column, kind)
+        where = f"column {name!r} of type {column.type}, row {first_row + row}"
+        if pa.types.is_string(kind):
+            text = plain_column(column)[row].as_py()
+            raise InvalidArgument(f"{where}: {shown(text)} cannot be the event time: {_right_text(text)}") from failure
+        raise InvalidArgument(f"{where} cannot be the event time: it {_outside(unit)}") from failure
+
+
+def _times(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> Any:
+    """The column, read as that type, in microseconds UTC. Raises Arrow's errors."""
+    plain = plain_column(column)
+    if pa.types.is_integer(plain.type):
+        # Arrow makes times only of these. What does not fit is an error of the cast.
+        plain = plain.cast(pa.int64())
+    plain = plain.cast(kind)
+    if pa.types.is_timestamp(kind):
+        # Nanoseconds are truncated. A time of a coarser unit that is out of range is an error: it must not wrap.
+        plain = plain.cast(pa.timestamp("us", kind.tz), safe=kind.unit in ("s", "ms"))
+    return pc.cast(plain, TIMESTAMP)
+
+
+def _first_without_time(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> int:
+    """The first row that is no time. Arrow says only that there is one, so half of the rest is tried each time."""
+    start, stop = 0, len(column)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            _times(column.slice(start, middle - start), kind)
+        except _NO_TIMES:
+            stop = middle
+        else:
+            start = middle
+    return start
+
+
+def _right_text(text: str) -> str:
+    """What would be right in place of a text that is no time."""
+    try:
+        pc.cast(pa.scalar(text), pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return "give RFC 3339, as in 2026-03-01T04:00:00Z"
+    return "it has no zone; in UTC it ends with Z, as in 2026-03-01T04:00:00Z"
 
 
 def _check_years(name: str, times: Any, unit: EventTimeUnit | None, first_row: int) -> None:
@@ -188,10 +224,11 @@ def _check_years(name: str, times: Any, unit: EventTimeUnit | None, first_row: i
     outside = pc.or_(pc.less(micros, EARLIEST_US), pc.greater(micros, LATEST_US))
     row = pc.index(outside, pa.scalar(True)).as_py()
     if row >= 0:
-        advice = "" if unit is None else f": do its numbers count {unit} since 1970?"
-        raise InvalidArgument(
-            f"column {name!r}, row {first_row + row}: the event time lies outside the years 1 to 9999{advice}"
-        )
+        raise InvalidArgument(f"column {name!r}, row {first_row + row}: the event time {_outside(unit)}")
+
+
+def _outside(unit: EventTimeUnit | None) -> str:
+    return "lies outside the years 1 to 9999" + ("" if unit is None else f": do its numbers count {unit} since 1970?")
 
 
 def event_time_type(name: str, given: pa.DataType, unit: EventTimeUnit | None) -> pa.DataType:
@@ -206,9 +243,11 @@ def event_time_type(name: str, given: pa.DataType, unit: EventTimeUnit | None) -
         return pa.timestamp(unit)
     if unit is not None:
         raise InvalidArgument(f"{what} is no column of whole numbers: leave out the event time's unit")
-    if pa.types.is_temporal(kind) or pa.types.is_string(kind) or pa.types.is_null(kind):
+    # A time of the day, or a duration, is no point in time.
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if is_time or pa.types.is_string(kind) or pa.types.is_null(kind):
         return kind
-    raise InvalidArgument(f"{what} cannot be the event time: give times, text of RFC 3339, or whole numbers")
+    raise InvalidArgument(f"{what} cannot be the event time: give timestamps, days, text of RFC 3339, or whole numbers")
 
 
 def _is_bytes_or_text(kind: pa.DataType) -> bool:

@@ -38,7 +38,7 @@ def interrupted(prepare: str, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    "place", ["mq.base.refused_imports", "mq.cli.interrupts", "typer", "mq.cli.topics.topic", "httpx", "uvloop"]
+    "place", ["filer.refused_imports", "mq.cli.interrupts", "typer", "mq.cli.topics.topic", "httpx", "uvloop"]
 )
 def test_while_it_is_imported(place: str) -> None:
     assert interrupted(

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from mq.cli.output import print_json, print_table, shown, size
@@ -43,3 +45,45 @@ def test_a_table_in_a_pipe_is_plain_and_whole(capsys: pytest.CaptureFixture[str]
 def test_json_is_one_line(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     print_json({"a": [1, "ä"]})
     assert capsysbinary.readouterr().out == '{"a":[1,"ä"]}\n'.encode()
+
+
+def test_cells_stand_below_each_other_whatever_their_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("ship", "crossings"), [("さんふらわあ", 5705), ("Ζάκυνθος", 5), ("Ćma", -1)])
+    assert capsys.readouterr().out.splitlines() == [
+        "ship           crossings",
+        "────────────────────────",
+        "さんふらわあ       5,705",
+        "Ζάκυνθος               5",
+        "Ćma                   -1",
+    ]
+
+
+def test_a_table_without_rows_has_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("topic", "version"), [])
+    assert capsys.readouterr().out == "topic   version\n───────────────\n"
+
+
+@pytest.mark.parametrize(("term", "bold"), [("xterm", True), ("dumb", False), (None, False)])
+def test_a_table_on_a_terminal_has_bold_names(
+    term: str | None, bold: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("TERM", raising=False)
+    if term is not None:
+        monkeypatch.setenv("TERM", term)
+    print_table(("name", "count"), [("a", 5)])
+    name, _, row = capsys.readouterr().out.splitlines()
+    assert name == ("\x1b[1mname   count\x1b[0m" if bold else "name   count")
+    assert row == "a          5"
+
+
+def test_a_table_that_is_too_wide_for_the_terminal_is_folded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(("name", "count"), [("x" * 100, 5), ("y", 7)])
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert "".join(lines).count("x") == 100 and len(lines) > 5

@@ -10,7 +10,7 @@ from filer.segment.live_files import FileFacts
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment
 from filer.upkeep.rollup import NEWEST_KEPT, SETTLED_BYTES, plan_rollup
-from pipeline.compact.compact import DEFAULT_ROLLUP_BYTES, MOST_ROLLUP_BYTES
+from pipeline.compact.choices import DEFAULT_ROLLUP_BYTES, MOST_ROLLUP_BYTES
 from pipeline.compact.compaction_plan import movable, plan_compaction, settled
 from pipeline.topic_files import LiveFile, SegmentFiles, in_parts
 

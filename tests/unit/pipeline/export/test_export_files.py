@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from filer.format.schema import TIMESTAMP
+from pipeline.export.choices import PartitionBy
 from pipeline.export.export_files import split_by_time
-from pipeline.export.export_state import PartitionBy
 
 
 def table_of(*days: str | None) -> pa.Table:

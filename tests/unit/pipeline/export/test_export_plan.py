@@ -7,10 +7,10 @@ from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef
 from filer.topic.topic_state import Segment
 from filer.upkeep.rollup import SETTLED_BYTES
+from pipeline.export.choices import InPlace
 from pipeline.export.export_plan import (
     PIECE_BYTES,
     Copies,
-    InPlace,
     Piece,
     copies_of,
     past_expired,

@@ -1,4 +1,4 @@
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import orjson
@@ -154,6 +154,13 @@ def test_slices_cover_every_row_once_in_order() -> None:
             {"event_time": "n", "event_time_unit": "s"},
             "column 'n' of",
         ),
+        (
+            pa.table({"v": ["x"], "n": pa.array([None, 2**62, 1], pa.timestamp("s"))[1:2]}),
+            {"value": "v", "event_time": "n", "first_row": 3},
+            r"column 'n' of type timestamp\[s\], row 3 cannot be the event time: it lies outside the years 1 to 9999$",
+        ),
+        (pa.table({"n": [time(9)]}), {"event_time": "n"}, "cannot be the event time: give timestamps, days, text of"),
+        (pa.table({"n": [timedelta(1)]}), {"event_time": "n"}, "cannot be the event time: give timestamps, days, text"),
         (pa.table({"n": [1]}), {"event_time": "n", "event_time_unit": "m"}, "did you mean 'ms'"),
         (pa.table({"n": [1]}), {"event_time_unit": "s"}, "needs event_time"),
         (pa.table({"n": [1]}), {"non_finite": "nul"}, "did you mean 'null'"),
@@ -169,3 +176,27 @@ def test_slices_cover_every_row_once_in_order() -> None:
 def test_what_makes_no_sense_is_refused_with_what_would(frame: Any, plan: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         wire(frame, **plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("next week", "'next week' cannot be the event time: give RFC 3339, as in 2026-03-01T04:00:00Z"),
+        ("", "'' cannot be the event time: give RFC 3339, as in 2026-03-01T04:00:00Z"),
+        ("2026-02-30T04:00:00Z", "'2026-02-30T04:00:00Z' cannot be the event time: give RFC 3339, as in"),
+        (
+            "2026-03-01 04:00:00",
+            "'2026-03-01 04:00:00' cannot be the event time: it has no zone; in UTC it ends with Z",
+        ),
+        ("x" * 100_000, "xxx… cannot be the event time: give RFC 3339"),
+    ],
+)
+def test_text_that_is_no_time_is_told_with_its_row(text: str, why: str) -> None:
+    good: list[str | None] = ["2026-03-01T04:00:00.5Z", None, "2026-03-01 06:00:00+02:00"]
+    column = pa.chunked_array([pa.array(good * 40), pa.array([*good, *good, text, text, *good])])
+    for each in (column, column.dictionary_encode(), column.cast(pa.large_string())):
+        with pytest.raises(InvalidArgument) as raised:
+            wire(pa.table({"when": each}), event_time="when", first_row=1000)
+        message = str(raised.value)
+        assert why in message and ", row 1126: " in message and message.startswith("column 'when' of type "), message
+        assert len(message) < 250 and "\n" not in message

@@ -5,14 +5,14 @@ import pytest
 
 from filer.format.schema import HEADERS, REF, TIMESTAMP
 from filer.topic.topic_config import TopicConfig
-from mq.cli.reading.message_forms import MessageForm, form_of
+from mq.cli.reading.message_forms import Columns, MessageForm, form_of
 from mq.cli.reading.reading import Form
 
 NOW_US = 1_700_000_000_000_000
 
 
 def form(name: Form, value_type: str = "binary") -> MessageForm:
-    return form_of(name, "t", TopicConfig(value_type=value_type))
+    return form_of(name, "t", Columns(TopicConfig(value_type=value_type)))
 
 
 def page(
@@ -79,3 +79,14 @@ def test_a_table_keeps_to_the_width_and_lets_nothing_steer_the_terminal(monkeypa
     assert lines[0].split() == ["id", "time", "key", "value"]
     assert r"\x1b[2Jx\ny" in lines[1]
     assert len(lines) == 3 and len(lines[2]) == 100 and lines[2].endswith("…")
+
+
+def test_a_table_of_a_topic_group_tells_the_topic_of_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    chosen = form_of("table", "shop", Columns(TopicConfig(), grouped=True))
+    rows = page([b"x", b"y"], keys=[b"k", None]).append_column("_topic", pa.array(["orders", "payments"]))
+    lines = (chosen.head + bytes(chosen.page(rows))).decode().splitlines()
+    assert [line.split()[0:1] + line.split()[2:] for line in lines] == [
+        ["id", "topic", "key", "value"], ["0-0", "orders", "k", "x"], ["0-1", "payments", "y"],
+    ]  # fmt: skip
+    assert len({line.index(word) for line, word in zip(lines, ("topic", "orders", "payments"), strict=True)}) == 1

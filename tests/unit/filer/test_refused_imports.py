@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 ASKS = "import sys, pyarrow; pyarrow.array([1]); print('pandas' in sys.modules)"
-KEEPS_OUT = "from mq.base.refused_imports import keep_pandas_out; keep_pandas_out()"
+KEEPS_OUT = "from filer.refused_imports import keep_pandas_out; keep_pandas_out()"
 
 
 def test_pandas_stays_out() -> None:
@@ -24,7 +24,7 @@ def _run(code: str) -> str:
 
 def test_a_process_that_refuses_pandas_never_imports_it_and_needs_no_arrow_for_that() -> None:
     script = (
-        "import sys; from mq.base.refused_imports import refuse_imports; refuse_imports('pandas'); "
+        "import sys; from filer.refused_imports import refuse_imports; refuse_imports('pandas'); "
         "assert 'pyarrow' not in sys.modules; import pyarrow as pa; pa.array([None]); pa.table({'a': [1]})\n"
         "assert 'pandas' not in sys.modules\n"
         "try:\n    import pandas\nexcept ImportError as error:\n    print(error)"

@@ -1,0 +1,31 @@
+"""What there is to choose for a load. The options have it too, so it imports nothing heavy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from braidmq.json_rows.texts import NonFinite
+from braidmq.times import EventTimeUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What Spark reads. `table_format` is `table` for a table of Spark's catalogue."""
+
+    path: str
+    table_format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that make a message. Without `value`, the whole row is the value, as JSON (docs/json-rows.md).
+
+    `event_time_unit` says what an event time of whole numbers counts, `non_finite` what NaN becomes in JSON.
+    """
+
+    key: str | None
+    value: str | None
+    event_time: str | None = None
+    order_by_event_time: bool = False
+    event_time_unit: EventTimeUnit | None = None
+    non_finite: NonFinite = "refuse"
