@@ -56,14 +56,14 @@ def cat(
     store.
     """
     # Only this command reads messages, for which it needs Arrow.
-    from mq.cli.reading.message_forms import form_of
+    from mq.cli.reading.message_forms import Columns, form_of
     from mq.cli.reading.segment_files import tables_of
 
     begin = _begin(start)
 
     async def work(client: AsyncClient) -> None:
         value_type = (await client.topic(topic)).config["value_type"]
-        form = form_of("ndjson", topic, TopicConfig(value_type=value_type))
+        form = form_of("ndjson", topic, Columns(TopicConfig(value_type=value_type)))
         async for file in client.files(topic, from_=begin):
             if segment is None or file.segment == segment:
                 for table in tables_of(file):

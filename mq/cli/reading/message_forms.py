@@ -6,6 +6,7 @@ of messages: they take longer to import than a short reading lasts.
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from filer.format.schema import log_schema
 from filer.nulls import nulls_of
 from filer.topic.topic_config import TopicConfig
 from mq.cli.output import shown
@@ -23,8 +25,21 @@ if TYPE_CHECKING:
 
 Messages = Callable[[pa.Table], Iterator[dict[str, object]]]
 
-_ID_WIDTH, _TIME_WIDTH, _KEY_WIDTH = 16, 27, 24
+_ID_WIDTH, _TIME_WIDTH, _TOPIC_WIDTH, _KEY_WIDTH = 16, 27, 24, 24
 _PIPE_WIDTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a topic's messages. With `grouped` they are of a topic group, and each tells its topic."""
+
+    config: TopicConfig
+    grouped: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their types, without the segment."""
+        return log_schema(self.config.key_type, self.config.value_type, grouped=self.grouped)
 
 
 class ValuesForm:
@@ -65,10 +80,11 @@ class JsonForm:
 class TableForm:
     """One line per message, in columns, cut at the width of the terminal."""
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: Messages, *, grouped: bool) -> None:
         self._messages = messages
         self._width = shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns
-        self.head, self.tail = self._line("id", "time", "key", "value").encode(), b""
+        self._grouped = grouped
+        self.head, self.tail = self._line("id", "time", "topic", "key", "value").encode(), b""
 
     def page(self, table: pa.Table) -> bytes:
         """The rows as lines."""
@@ -78,29 +94,33 @@ class TableForm:
         value = message.get("value", message.get("value_base64", message.get("ref")))
         text = value if isinstance(value, str) else orjson.dumps(value).decode()
         key = message.get("key", message.get("key_base64"))
-        return self._line(str(message["id"]), str(message["timestamp"]), shown(key), shown(text))
+        topic = str(message.get("topic", ""))
+        return self._line(str(message["id"]), str(message["timestamp"]), topic, shown(key), shown(text))
 
-    def _line(self, id_: str, time: str, key: str, value: str) -> str:
-        line = f"{id_:<{_ID_WIDTH}} {time:<{_TIME_WIDTH}} {key:<{_KEY_WIDTH}} {value}"
+    def _line(self, id_: str, time: str, topic: str, key: str, value: str) -> str:
+        of_topic = f"{topic:<{_TOPIC_WIDTH}} " if self._grouped else ""
+        line = f"{id_:<{_ID_WIDTH}} {time:<{_TIME_WIDTH}} {of_topic}{key:<{_KEY_WIDTH}} {value}"
         return (line if len(line) <= self._width else line[: self._width - 1] + "…") + "\n"
 
 
 MessageForm = ValuesForm | JsonForm | TableForm
 
 
-def form_of(form: Form, topic: str, config: TopicConfig) -> MessageForm:
+def form_of(form: Form, topic: str, columns: Columns) -> MessageForm:
     """The formatter for the name `form`."""
     if form in ("lines", "raw"):
         return ValuesForm(end=b"\n" if form == "lines" else b"")
     from mq.http.render import MessageRenderer
 
-    renderer = MessageRenderer(topic, config)
+    renderer = MessageRenderer(topic, columns.config)
 
     def messages(table: pa.Table) -> Iterator[dict[str, object]]:
         for run in _runs(table):
             yield from renderer.messages(run)
 
-    return TableForm(messages) if form == "table" else JsonForm(messages, as_list=form == "json")
+    if form == "table":
+        return TableForm(messages, grouped=columns.grouped)
+    return JsonForm(messages, as_list=form == "json")
 
 
 def _runs(table: pa.Table) -> "Iterator[Run]":

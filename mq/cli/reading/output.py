@@ -12,14 +12,14 @@ from braidmq import AsyncClient, Message, Reference
 from filer.clock import Clock
 from filer.topic.topic_config import TopicConfig
 from mq.cli.output import write_out
-from mq.cli.reading.message_forms import MessageForm, ValuesForm, form_of
+from mq.cli.reading.message_forms import Columns, MessageForm, ValuesForm, form_of
 from mq.cli.reading.read_topic import read
 from mq.cli.reading.reading import Form, Reading
 
 
 async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, name: Form) -> None:
     """Print its messages in the form of that name."""
-    form = form_of(name, reading.topic, await topic_config(client, reading.topic))
+    form = form_of(name, reading.topic, await columns_of(client, reading.topic))
     async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
         write_out(form.head)
         try:
@@ -34,17 +34,18 @@ async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, pat
     # Imported here: printing does not need it.
     from mq.cli.reading.parquet_file import ParquetFile
 
-    config = await topic_config(client, reading.topic)
+    columns = await columns_of(client, reading.topic)
     async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
-        with ParquetFile(path, config, clock) as file:
+        with ParquetFile(path, columns, clock) as file:
             async for rows in pages:
                 file.write(rows)
 
 
-async def topic_config(client: AsyncClient, topic: str) -> TopicConfig:
-    """The column types of a topic."""
-    found = (await client.topic(topic)).config
-    return TopicConfig(key_type=found["key_type"], value_type=found["value_type"])
+async def columns_of(client: AsyncClient, topic: str) -> Columns:
+    """The columns of a topic, or of a topic group."""
+    found = await client.topic(topic)
+    config = TopicConfig(key_type=found.config["key_type"], value_type=found.config["value_type"])
+    return Columns(config, grouped=found.group == found.topic)
 
 
 async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncGenerator[pa.Table]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.clock import Clock
-from filer.format.schema import JSON_TYPE, log_schema
+from filer.format.schema import JSON_TYPE
 from filer.format.segment_file import mark_json
-from filer.topic.topic_config import TopicConfig
+from mq.cli.reading.message_forms import Columns
 
 _SEGMENT = pa.field("segment", pa.int64(), nullable=False)
 # A row group this large is read fast, and is what the writer holds in memory.
@@ -26,11 +26,11 @@ class ParquetFile:
     left. Raises `OSError`.
     """
 
-    def __init__(self, path: Path, config: TopicConfig, clock: Clock) -> None:
+    def __init__(self, path: Path, columns: Columns, clock: Clock) -> None:
         self._path = path
         self._part = path.with_name(f".{path.name}.{clock.ulid()}.part")
-        self._is_json = config.value_type == "json"
-        schema = pa.schema([_SEGMENT, *log_schema(config.key_type, config.value_type)])
+        self._is_json = columns.config.value_type == "json"
+        schema = pa.schema([_SEGMENT, *columns.schema])
         value = schema.get_field_index("value")
         self._schema = schema.set(value, pa.field("value", JSON_TYPE)) if self._is_json else schema
         self._pages: list[pa.Table] = []

@@ -157,7 +157,10 @@ def list_topics(
     if as_json:
         print_json([each.model_dump(by_alias=True) for each in found])
     else:
-        print_table(("topic", "open segments", "version"), ((t.topic, t.open_segments, t.version) for t in found))
+        rows = ((t.topic, t.open_segments, t.version, t.group) for t in found)
+        is_any_grouped = any(t.group is not None for t in found)
+        columns = ("topic", "open segments", "version", "topic group")[: 4 if is_any_grouped else 3]
+        print_table(columns, (row[: len(columns)] for row in rows))
 
 
 def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
@@ -166,7 +169,8 @@ def describe(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, 
     if as_json:
         print_json(found.model_dump())
         return
-    print_lines(f"topic {found.topic}, version {found.version}", *_changed_settings(found.config))
+    group = f" of topic group {found.group}" if found.group not in (None, found.topic) else ""
+    print_lines(f"topic {found.topic}{group}, version {found.version}", *_changed_settings(found.config))
     print_table(_COLUMNS, (_segment_row(segment) for segment in found.segments))
     if rows := traffic_rows(found.segments):
         print_lines("")

@@ -1,13 +1,24 @@
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
+import pytest
 
 Mq = Callable[..., str]
 
 
-def test_the_life_of_a_topic_group(mq: Mq, mq_json: Callable[..., Any], mq_fails: Mq, topic: str) -> None:
+def test_the_life_of_a_topic_group(
+    mq: Mq,
+    mq_json: Callable[..., Any],
+    mq_fails: Mq,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     group, one, other = f"{topic}-group", f"{topic}-a", f"{topic}-b"
     created = mq("topic-group", "create", group, one, "--set", "value_type=string")
     assert created == f"topic group {group}: 1 topic, 1 open segment\n"
@@ -20,7 +31,14 @@ def test_the_life_of_a_topic_group(mq: Mq, mq_json: Callable[..., Any], mq_fails
     assert [json.loads(line)["value"] for line in read.splitlines()] == ["c"]
     whole = mq("subscribe", group, "--from", "earliest", "--until-end", "--json")
     assert [json.loads(line)["value"] for line in whole.splitlines()] == ["a", "b", "c"]
+    assert [json.loads(line)["topic"] for line in whole.splitlines()] == [one, one, other]
     assert group in mq("topic-group", "list") and one in mq("topic", "list")
+    listed = {row[0]: row[3:] for row in map(str.split, mq("topic", "list").splitlines())}
+    assert listed["topic"] == ["version", "topic", "group"]
+    assert listed[one] == listed[other] == listed[group] == [group]
+    assert {each["topic"]: each["group"] for each in mq_json("topic", "list")}[one] == group
+    assert mq("topic", "describe", one).startswith(f"topic {one} of topic group {group}, version 2\n")
+    assert mq("topic", "describe", group).startswith(f"topic {group}, version 2\n")
     described = mq("topic-group", "describe", group)
     assert described.startswith(
         f"topic group {group}, version 2, one order: 2 topics, 1 open segment\n  {one}\n  {other}\n"
@@ -45,6 +63,17 @@ def test_the_life_of_a_topic_group(mq: Mq, mq_json: Callable[..., Any], mq_fails
     # A member has no files that could be checked, and to find none damaged would say nothing.
     assert f"lie in the files of topic group '{group}': check that" in mq_fails("verify", one)
     assert "sound" in mq("verify", group) and "sound" in mq("verify", "--all")
+    # Whoever reads the whole as a table, as a file, or as a member of a consumer group sees each message's topic too.
+    table = [line.split()[2:] for line in mq("subscribe", group, "--until-end", "--format", "table").splitlines()]
+    assert table == [["topic", "key", "value"], [one, "a"], [one, "b"], [other, "c"]]
+    for name, column in ((group, [one, one, other]), (one, None)):
+        path = tmp_path / f"{name}.parquet"
+        mq("subscribe", name, "--until-end", "--format", "parquet", "--output", str(path))
+        written = pq.read_table(path)
+        assert (written["_topic"].to_pylist() if "_topic" in written.column_names else None) == column
+        assert written["value"].to_pylist() == (["a", "b", "c"] if column else ["a", "b"])
+    claimed = mq("subscribe", group, "--group", "s", "--limit", "3", "--json")
+    assert [json.loads(line)["topic"] for line in claimed.splitlines()] == [one, one, other]
     # The consumers of a group of a member are told by name.
     assert mq("work", one, "--group", "g", "--idle", "0.5s", "--", "cat") == "ab"
     assert "lag" in mq("group", "describe", one, "g")
