@@ -32,7 +32,8 @@ import io
 from collections.abc import Iterator
 
 from braidmq.async_client import AsyncClient
-from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.blocking import LoopThread, Messages, Payload, Tables, publish_in_batches
+from braidmq.blocking_producer import Producer
 from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
 from braidmq.short_tracebacks import short_tracebacks

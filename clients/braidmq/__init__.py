@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from braidmq.async_client import AsyncClient
-    from braidmq.blocking import Messages, Producer, Receipt, Tables
+    from braidmq.blocking import Messages, Tables
     from braidmq.blocking_consumers import Consumer
     from braidmq.blocking_groups import Delivery, Group, Worker
+    from braidmq.blocking_producer import Producer, Receipt
     from braidmq.client import Client
     from braidmq.consume.consumer import AsyncConsumer
     from braidmq.consume.delivery import AsyncDelivery
@@ -220,9 +221,10 @@ __all__ = [
 
 _NAMES = {
     "braidmq.async_client": ("AsyncClient",),
-    "braidmq.blocking": ("Messages", "Producer", "Receipt", "Tables"),
+    "braidmq.blocking": ("Messages", "Tables"),
     "braidmq.blocking_consumers": ("Consumer",),
     "braidmq.blocking_groups": ("Delivery", "Group", "Worker"),
+    "braidmq.blocking_producer": ("Producer", "Receipt"),
     "braidmq.client": ("Client",),
     "braidmq.consume.consumer": ("AsyncConsumer",),
     "braidmq.consume.delivery": ("AsyncDelivery",),

@@ -1,26 +1,20 @@
-"""What the blocking client is made of: its event loop, and iterators, files and producers that wait for it."""
+"""What the blocking client is made of: its event loop, and iterators and files that wait for it."""
 
-import asyncio
 import io
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
-from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from braidmq.errors import BraidMQError, ClientClosed
 from braidmq.message import Message
-from braidmq.positions import Acknowledgement, Published
-from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Row, Value, in_batches, is_inline, row_of
-from braidmq.publish.producer import AsyncProducer
-from braidmq.publish.receipts import AsyncReceipt
+from braidmq.positions import Published
+from braidmq.publish.encoding.outgoing import OutgoingMessage, Value, in_batches
 from braidmq.read.cursors import AsyncMessages, AsyncTables, MessageCursor
 from braidmq.read.payload import AsyncPayload
 from braidmq.short_tracebacks import shortened
@@ -28,8 +22,6 @@ from braidmq.short_tracebacks import shortened
 T = TypeVar("T")
 
 _ITEMS_PER_CALL = 100
-_QUEUED_MESSAGES = 256
-_QUEUED_VALUE_BYTES = 32 * 1024
 
 
 class LoopThread:
@@ -179,126 +171,3 @@ class Payload(io.RawIOBase):
         if not self.closed:
             self._loop.call(self._payload.aclose)
         super().close()
-
-
-class Receipt:
-    """The acknowledgement of one message, to wait for.
-
-    If nobody asks for a failed receipt, the producer's `flush` raises the failure, or the end of its `with` block.
-    """
-
-    def __init__(self, loop: LoopThread, handed_over: Callable[[], Awaitable[None]]) -> None:
-        self._loop = loop
-        self._handed_over = handed_over
-        self._outcome: AsyncReceipt | Exception | None = None
-
-    def __repr__(self) -> str:
-        outcome = self._outcome
-        return repr(outcome) if isinstance(outcome, AsyncReceipt) else f"<Receipt {outcome or 'pending'}>"
-
-    def set_outcome(self, outcome: AsyncReceipt | Exception) -> None:
-        """Set what sending the message led to. Called in the loop's thread."""
-        self._outcome = outcome
-
-    def done(self) -> bool:
-        """Whether the acknowledgement, or the failure, has arrived."""
-        outcome = self._outcome
-        return outcome.done() if isinstance(outcome, AsyncReceipt) else outcome is not None
-
-    def result(self) -> Acknowledgement:
-        """Wait for the acknowledgement and return it. Raises what the publish raised."""
-        outcome = self._outcome
-        if isinstance(outcome, AsyncReceipt) and outcome.done() and not outcome.cancelled():
-            return outcome.result()
-        return self._loop.call(self._result)
-
-    async def _result(self) -> Acknowledgement:
-        await self._handed_over()
-        if isinstance(self._outcome, AsyncReceipt):
-            return await self._outcome
-        raise self._outcome or ClientClosed("the producer has been closed")
-
-
-class Producer:
-    """Sends messages of one topic in batches, with one request in flight for each open segment; see `AsyncProducer`.
-
-    Threads may share it. Small messages are handed to the loop's thread several at a time: one crossing for each
-    message would cost more than sending it.
-    """
-
-    def __init__(self, loop: LoopThread, producer: AsyncProducer) -> None:
-        self._loop = loop
-        self._producer = producer
-        self._queue: deque[tuple[Row, Receipt]] = deque()
-        self._hand_over_started = False
-        self._hand_over_lock = asyncio.Lock()
-
-    def __repr__(self) -> str:
-        return f"Producer({self._producer.topic!r}, id={self.producer_id!r})"
-
-    @property
-    def producer_id(self) -> str | None:
-        """The id that brokers know this producer by; None if it is not idempotent."""
-        return self._producer.producer_id
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        leave = self._producer.__aexit__
-        if error is None or isinstance(error, Exception):
-            self._loop.call(self._after_queue, leave, kind, error, traceback)
-        else:
-            self._loop.call(leave, kind, error, traceback)
-
-    def send(
-        self,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: Headers | None = None,
-        event_time: datetime | None = None,
-    ) -> Receipt:
-        """Take a message, waiting for room if necessary, and return its receipt.
-
-        A value longer than the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
-        that cannot be sent, `ClientClosed` after `close`, and whatever an upload raises.
-        """
-        self._producer.check_open()
-        receipt = Receipt(self._loop, self._hand_over)
-        message = OutgoingMessage(value, key, headers or {}, event_time)
-        if is_inline(value, min(_QUEUED_VALUE_BYTES, self._producer.upload_threshold_bytes)):
-            self._queue.append((row_of(message, upload=None), receipt))
-            if len(self._queue) >= _QUEUED_MESSAGES:
-                self._loop.call(self._hand_over)
-            elif not self._hand_over_started:
-                self._hand_over_started = True
-                self._loop.start(self._hand_over)
-        else:
-            receipt.set_outcome(self._loop.call(self._after_queue, self._producer.send_message, message))
-        return receipt
-
-    def flush(self) -> None:
-        """Send what is waiting and wait for all answers. Raises the first failure that nobody asked its receipt for."""
-        self._loop.call(self._after_queue, self._producer.flush)
-
-    def close(self) -> None:
-        """Flush, then refuse further messages. Raises as `flush` does."""
-        self._loop.call(self._after_queue, self._producer.close)
-
-    async def _hand_over(self) -> None:
-        """Give the queued messages to the producer, in order."""
-        async with self._hand_over_lock:
-            self._hand_over_started = False  # first: a message queued from here on starts the next hand-over
-            while self._queue:
-                row, receipt = self._queue.popleft()
-                try:
-                    receipt.set_outcome(await self._producer.send_row(row))
-                except Exception as failure:
-                    receipt.set_outcome(failure)
-
-    async def _after_queue(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        await self._hand_over()
-        return await function(*args)

@@ -15,9 +15,10 @@ import httpx
 import pyarrow as pa
 
 from braidmq.async_client import AsyncClient
-from braidmq.blocking import LoopThread, Messages, Payload, Producer, Tables, publish_in_batches
+from braidmq.blocking import LoopThread, Messages, Payload, Tables, publish_in_batches
 from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
+from braidmq.blocking_producer import Producer
 from braidmq.bulk_load.loader import WrittenFile
 from braidmq.defaults import (
     DEFAULT_BATCH_BYTES,

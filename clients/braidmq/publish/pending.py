@@ -5,26 +5,43 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from braidmq.publish.encoding.outgoing import Row
-from braidmq.publish.receipts import AsyncReceipt
-from braidmq.transport.trace_context import TraceHeaders, trace_headers
+from braidmq.publish.encoding.row_columns import RowColumns
+from braidmq.publish.receipts import Receipts
+from braidmq.transport.trace_context import TraceHeaders
 
 
-@dataclass(slots=True)  # not frozen: that costs a call for each field, and there is one of these for each message
+@dataclass(slots=True)  # not frozen: that costs a call for each field
 class Pending:
-    """A message without an answer.
+    """Messages without an answer, which came together and go to one segment.
 
-    `number` counts the producer's messages in order; `flushes_before` is how many flushes were called before it;
-    `trace` is that of who sent it.
+    `numbers` says which of the `receipts` are theirs, one for each row. `order` counts what came to the producer;
+    `flushes_before` is how many flushes were called before; `trace` is that of who sent them.
     """
 
-    row: Row
-    size_bytes: int
-    receipt: AsyncReceipt
+    rows: RowColumns
+    receipts: Receipts
+    numbers: Sequence[int]
     due_seconds: float
-    number: int
+    order: int
     flushes_before: int
     trace: TraceHeaders
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take in a request, about."""
+        return self.rows.size_bytes
+
+    def cut(self, row: int) -> tuple["Pending", "Pending"]:
+        """The messages before that one, and the others."""
+        first, second = self.rows.cut(row)
+        return self._with(first, self.numbers[:row]), self._with(second, self.numbers[row:])
+
+    def take(self, rows: Sequence[int]) -> "Pending":
+        """Those messages, in that order."""
+        return self._with(self.rows.take(rows), [self.numbers[row] for row in rows])
+
+    def _with(self, rows: RowColumns, numbers: Sequence[int]) -> "Pending":
+        return Pending(rows, self.receipts, numbers, self.due_seconds, self.order, self.flushes_before, self.trace)
 
 
 class PendingMessages:
@@ -40,15 +57,16 @@ class PendingMessages:
         self._changed = asyncio.Condition()
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a message of that size need not wait: it fits, or is the only one, or the producer is closed."""
+        """Whether messages of that size need not wait: they fit, or are the only ones, or the producer is closed."""
         return self._bytes + size_bytes <= self._max_bytes or self._bytes == 0 or self.is_closed
 
-    def add(self, row: Row, size_bytes: int, receipt: AsyncReceipt, due_seconds: float) -> Pending:
-        """Count a message as pending and return it, numbered."""
+    def add(self, rows: RowColumns, receipts: Receipts, due_seconds: float, trace: TraceHeaders) -> Pending:
+        """Count messages as pending, numbered from 0."""
         self._added += 1
-        self._bytes += size_bytes
-        self._unanswered[self._flushes] += 1
-        return Pending(row, size_bytes, receipt, due_seconds, self._added, self._flushes, trace_headers())
+        self._bytes += rows.size_bytes
+        self._unanswered[self._flushes] += len(rows)
+        numbers = range(len(rows))
+        return Pending(rows, receipts, numbers, due_seconds, self._added, self._flushes, trace)
 
     def start_flush(self) -> int:
         """Start a flush of all messages so far and return its number."""
@@ -66,11 +84,11 @@ class PendingMessages:
 
     async def remove(self, batch: Sequence[Pending]) -> None:
         """A batch has been answered, or has failed: make room, and wake those who wait."""
-        self._bytes -= sum(pending.size_bytes for pending in batch)
-        for flush, count in Counter(pending.flushes_before for pending in batch).items():
-            self._unanswered[flush] -= count
-            if not self._unanswered[flush]:
-                del self._unanswered[flush]
+        for pending in batch:
+            self._bytes -= pending.size_bytes
+            self._unanswered[pending.flushes_before] -= len(pending.rows)
+            if not self._unanswered[pending.flushes_before]:
+                del self._unanswered[pending.flushes_before]
         await self._notify()
 
     async def abandon(self) -> None:

@@ -10,17 +10,19 @@ from typing import Self
 
 from braidmq.cluster.routes import TopicRoute
 from braidmq.errors import BraidMQError, ClientClosed, InvalidArgument
-from braidmq.positions import Acknowledgement, PositionRange
-from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Row, Value
+from braidmq.positions import PositionRange
+from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Value
+from braidmq.publish.encoding.row_columns import RowColumns, joined
 from braidmq.publish.identity import Identity
 from braidmq.publish.pending import Pending, PendingMessages
 from braidmq.publish.publisher import Publisher
 from braidmq.publish.ranges import SegmentRanges
-from braidmq.publish.receipts import AsyncReceipt, UnaskedFailures
+from braidmq.publish.receipts import Answer, AsyncReceipt, OneReceipt, Receipts, UnaskedFailures
 from braidmq.publish.row_positions import row_positions
 from braidmq.publish.segment_sender import BatchTiming, SegmentSender
 from braidmq.publish.segment_senders import MAX_KEYLESS_SENDERS, SegmentSenders
 from braidmq.short_tracebacks import short_tracebacks
+from braidmq.transport.trace_context import TraceHeaders, trace_headers
 from filer.clock import Clock
 
 
@@ -71,8 +73,8 @@ class AsyncProducer:
         self._identity = identity
         numbers = range(1, MAX_KEYLESS_SENDERS + 1)
         self._keyless_identities = [] if identity is None else [identity.numbered(each) for each in numbers]
-        self._timing = BatchTiming(clock, settings.linger_seconds, settings.batch_bytes)
-        self._senders = SegmentSenders(self._timing, self._follow_route, self._send_batch)
+        self.timing = BatchTiming(clock, settings.linger_seconds, settings.batch_bytes)
+        self._senders = SegmentSenders(self.timing, self._follow_route, self._send_batch)
         self._pending = PendingMessages(settings.max_pending_bytes)
         self._failures = UnaskedFailures()
         self._order = asyncio.Lock()
@@ -116,23 +118,33 @@ class AsyncProducer:
 
     async def send_message(self, message: OutgoingMessage) -> AsyncReceipt:
         """As `send`, for an `OutgoingMessage`."""
-        async with self._order:
-            return await self._send_row(await self._publisher.row(self.topic, message))
-
-    async def send_row(self, row: Row) -> AsyncReceipt:
-        """As `send`, for a row that is ready."""
-        async with self._order:
-            return await self._send_row(row)
-
-    async def _send_row(self, row: Row) -> AsyncReceipt:
-        size_bytes = row.size_bytes
-        if not self._pending.has_room(size_bytes):
-            await self._flush_until(lambda: self._pending.has_room(size_bytes))
-        self.check_open()
         receipt = AsyncReceipt(loop=asyncio.get_running_loop())
-        due_seconds = self._timing.clock.monotonic_seconds() + self._timing.linger_seconds
-        self._senders.put(self._pending.add(row, size_bytes, receipt, due_seconds))
+        await self.send_to(message, OneReceipt(receipt))
         return receipt
+
+    async def send_to(self, message: OutgoingMessage, receipts: Receipts) -> None:
+        """As `send`, for a message that is the only one of these receipts."""
+        async with self._order:
+            rows = RowColumns.of([await self._publisher.row(self.topic, message)])
+            await self._send_rows(rows, receipts, self.due_seconds(), trace_headers())
+
+    def due_seconds(self) -> float:
+        """By when what comes now is sent."""
+        return self.timing.clock.monotonic_seconds() + self.timing.linger_seconds
+
+    async def send_rows(self, rows: RowColumns, receipts: Receipts, due_seconds: float, trace: TraceHeaders) -> None:
+        """Take messages that came together, waiting for room if necessary; they go when they are due.
+
+        `trace` is that of the first one that is in a trace. Raises `ClientClosed` after `close`, and takes none.
+        """
+        async with self._order:
+            await self._send_rows(rows, receipts, due_seconds, trace)
+
+    async def _send_rows(self, rows: RowColumns, receipts: Receipts, due_seconds: float, trace: TraceHeaders) -> None:
+        if not self._pending.has_room(rows.size_bytes):
+            await self._flush_until(lambda: self._pending.has_room(rows.size_bytes))
+        self.check_open()
+        self._senders.put(self._pending.add(rows, receipts, due_seconds, trace))
 
     async def flush(self) -> None:
         """Send what is waiting, and return when all of it has been answered.
@@ -155,7 +167,7 @@ class AsyncProducer:
         """Stop at once. Messages without an answer may or may not be stored; their receipts are cancelled."""
         self._pending.is_closed = True
         for pending in await self._senders.stop():
-            pending.receipt.cancel()
+            pending.receipts.abandon(pending.numbers)
         await self._pending.abandon()
 
     def check_open(self) -> None:
@@ -165,12 +177,12 @@ class AsyncProducer:
 
     async def _flush_until(self, reached: Callable[[], bool]) -> None:
         """Send without lingering until `reached`."""
-        self._timing.flushes += 1
+        self.timing.flushes += 1
         try:
             self._senders.flush()
             await self._pending.wait_until(reached)
         finally:
-            self._timing.flushes -= 1
+            self.timing.flushes -= 1
 
     async def _follow_route(self) -> None:
         """Rearrange the senders by the newest route."""
@@ -183,21 +195,27 @@ class AsyncProducer:
             identity = self._identity
             if sender.number and self._keyless_identities:
                 identity = self._keyless_identities[sender.number - 1]
-            rows = [pending.row for pending in batch]
+            rows = joined([pending.rows for pending in batch])
             # A request is in one trace, that of its first message that is in one; and not in that of whoever sent first
             # of all, in whose context this task was started.
             trace = next((pending.trace for pending in batch if pending.trace), {})
             answered = await self._publisher.send_rows(
                 self.topic, rows, identity, trace=trace, route_seconds=route_seconds
             )
-            await self._acknowledge(batch, answered)
+            await self._acknowledge(batch, rows.keys, answered)
         except Exception as failure:  # whatever it is, it belongs to those who await the receipts
-            self._failures.fail([pending.receipt for pending in batch], failure)
+            for pending in batch:
+                self._failures.fail(pending.receipts, pending.numbers, failure)
         await self._pending.remove(batch)
 
-    async def _acknowledge(self, batch: Sequence[Pending], answered: tuple[PositionRange, ...]) -> None:
-        ranges = await self._ranges.of([each.segment for each in answered]) if len(answered) > 1 else {}
-        positions = row_positions([pending.row.key for pending in batch], answered, ranges)
-        for pending, position in zip(batch, positions, strict=True):
-            if not pending.receipt.done():
-                pending.receipt.set_result(Acknowledgement(self.topic, position, answered))
+    async def _acknowledge(
+        self, batch: Sequence[Pending], keys: Sequence[bytes | None], answered: tuple[PositionRange, ...]
+    ) -> None:
+        positions = None
+        if len(answered) != 1 or answered[0].count != len(keys):
+            ranges = await self._ranges.of([each.segment for each in answered]) if len(answered) > 1 else {}
+            positions = row_positions(keys, answered, ranges)
+        answer, first_row = Answer(self.topic, answered, positions), 0
+        for pending in batch:
+            pending.receipts.acknowledge(pending.numbers, answer, first_row)
+            first_row += len(pending.rows)

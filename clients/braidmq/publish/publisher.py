@@ -1,7 +1,7 @@
 """Publishing: messages and tables as requests of bounded size, each key in order."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
@@ -15,6 +15,7 @@ from braidmq.positions import PositionRange, Published
 from braidmq.publish.delivery import Body, Delivery, ProduceRequest
 from braidmq.publish.encoding.json_body import fits_json, json_body
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, Value, check_several, row_of
+from braidmq.publish.encoding.row_columns import RowColumns
 from braidmq.publish.identity import Identity, IdentityPool
 from braidmq.publish.uploads import Uploader
 from braidmq.transport.trace_context import TraceHeaders
@@ -73,12 +74,12 @@ class Publisher:
         row = await self.row(topic, message)
         _, route_seconds = await self._route(topic)
         with self._borrowed_identity() as identity:
-            return await self.send_rows(topic, [row], identity, route_seconds=route_seconds)
+            return await self.send_rows(topic, RowColumns.of([row]), identity, route_seconds=route_seconds)
 
     async def send_rows(
         self,
         topic: str,
-        rows: Sequence[Row],
+        rows: RowColumns,
         identity: Identity | None,
         *,
         trace: TraceHeaders | None = None,
@@ -88,7 +89,7 @@ class Publisher:
 
         `route_seconds` is how long it took to find the owners.
         """
-        key = next((row.key for row in rows if row.key is not None), None)
+        key = next((each for each in rows.keys if each is not None), None)
         slot = None if key is None else slot_of(key)
         body = Body(json_body(rows), JSON) if fits_json(rows) else _arrow_body(rows)
         return await self._send(topic, slot, body, identity, trace, route_seconds=route_seconds)
@@ -97,22 +98,20 @@ class Publisher:
         """Publish all messages, in order, in as few requests as their bytes allow."""
         check_several(messages)
         published = Published()
-        rows: list[Row] = []
-        size_bytes = 0
+        rows = RowColumns()
         with self._borrowed_identity() as identity, _failures_carry(lambda: published):
             for message in messages:
                 given = message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
                 row = await self.row(topic, given)
-                if rows and size_bytes + row.size_bytes > REQUEST_BYTES:
+                if len(rows) and rows.size_bytes + row.size_bytes > REQUEST_BYTES:
                     published += await self._send_many(topic, rows, identity)
-                    rows, size_bytes = [], 0
-                rows.append(row)
-                size_bytes += row.size_bytes
-            if rows:
+                    rows = RowColumns()
+                rows.add(row)
+            if len(rows):
                 published += await self._send_many(topic, rows, identity)
         return published
 
-    async def _send_many(self, topic: str, rows: Sequence[Row], identity: Identity | None) -> Published:
+    async def _send_many(self, topic: str, rows: RowColumns, identity: Identity | None) -> Published:
         """Send rows to the owners of their keys: a few together to one of them, which passes on what is not its own."""
         route, seconds = await self._route(topic)
         if fits_json(rows):
@@ -226,7 +225,7 @@ class Publisher:
                 yield identity
 
 
-def _arrow_body(rows: Sequence[Row]) -> Body:
+def _arrow_body(rows: RowColumns) -> Body:
     # Imported here: what sends few messages starts sooner without Arrow.
     from braidmq.publish.encoding.wire import ipc_bytes, rows_table
 

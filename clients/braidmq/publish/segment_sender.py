@@ -73,7 +73,7 @@ class SegmentSender:
         return mine is not None and mine[0] < key_range[1] and key_range[0] < mine[1]
 
     def put(self, pending: Pending) -> None:
-        """Append a message to those that wait."""
+        """Append messages to those that wait."""
         self._waiting.append(pending)
         self.waiting_bytes += pending.size_bytes
         self.wake()
@@ -156,11 +156,19 @@ class SegmentSender:
 
     def _take_batch(self) -> list[Pending]:
         """The oldest waiting messages that fit into a batch, at least one."""
-        batch = [self._waiting.popleft()]
-        size_bytes = batch[0].size_bytes
-        while self._waiting and size_bytes + self._waiting[0].size_bytes <= self._timing.batch_bytes:
-            pending = self._waiting.popleft()
-            size_bytes += pending.size_bytes
-            batch.append(pending)
-        self.waiting_bytes -= size_bytes
+        batch: list[Pending] = []
+        left_bytes = self._timing.batch_bytes
+        while self._waiting and (left_bytes >= self._waiting[0].size_bytes or self._cut_first(left_bytes, not batch)):
+            batch.append(pending := self._waiting.popleft())
+            left_bytes -= pending.size_bytes
+            self.waiting_bytes -= pending.size_bytes
         return batch
+
+    def _cut_first(self, size_bytes: int, at_least_one: bool) -> bool:
+        """Cut those that wait first, so that the first part fits; False if it would be empty."""
+        pending = self._waiting[0]
+        fit = pending.rows.rows_within(size_bytes) or int(at_least_one)
+        if 0 < fit < len(pending.rows):
+            self._waiting.popleft()
+            self._waiting.extendleft(reversed(pending.cut(fit)))
+        return fit > 0

@@ -1,6 +1,7 @@
 """The senders of a producer: one for each open segment, rearranged when the route changes."""
 
 import bisect
+from collections.abc import Iterator, Sequence
 
 from braidmq.models import Route
 from braidmq.publish.pending import Pending
@@ -32,14 +33,27 @@ class SegmentSenders:
         self.route: Route | None = None
 
     def put(self, pending: Pending) -> None:
-        """Give a message to its sender."""
-        key = pending.row.key
+        """Give messages to their senders."""
         if len(self._keyed) == 1:
             self._keyed[0].put(pending)
-        elif key is None:
-            self._keyless[self._next_keyless].put(pending)
+        elif len(pending.rows) == 1:
+            self._sender_of(pending.rows.keys[0]).put(pending)
         else:
-            self._keyed[bisect.bisect_right(self._starts, slot_of(key)) - 1].put(pending)
+            for sender, rows in self._rows_by_sender(pending.rows.keys):
+                sender.put(pending if len(rows) == len(pending.rows) else pending.take(rows))
+
+    def _sender_of(self, key: bytes | None) -> SegmentSender:
+        if key is None:
+            return self._keyless[self._next_keyless]
+        return self._keyed[bisect.bisect_right(self._starts, slot_of(key)) - 1]
+
+    def _rows_by_sender(self, keys: Sequence[bytes | None]) -> Iterator[tuple[SegmentSender, Sequence[int]]]:
+        """The rows of each sender, in order."""
+        # Imported here: what sends few messages starts sooner without Arrow.
+        from braidmq.publish.encoding.shares import rows_by_range
+
+        for number, rows in rows_by_range(keys, self._starts):
+            yield self._keyless[self._next_keyless] if number is None else self._keyed[number], rows
 
     def rotate_keyless(self, sender: SegmentSender) -> None:
         """A batch has left this sender. If it was collecting messages without keys, the next one collects now."""
@@ -69,7 +83,7 @@ class SegmentSenders:
         self._starts = [start for _, (start, _) in wanted]
         replaced += self._resize_keyless()
         waiting = [pending for sender in replaced for pending in sender.retire()]
-        for pending in sorted(waiting, key=lambda each: each.number):
+        for pending in sorted(waiting, key=lambda each: each.order):
             self.put(pending)
 
     def _resize_keyless(self) -> list[SegmentSender]:

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 TraceHeaders = Mapping[str, str]
 
 
+def may_be_traced() -> bool:
+    """Whether the program may be in a trace. One that has not imported OpenTelemetry is in none."""
+    return "opentelemetry.trace" in sys.modules
+
+
 def trace_headers() -> TraceHeaders:
     """Return the headers of the current trace (`traceparent`); none outside of a trace.
 
-    A program that has not imported OpenTelemetry is in no trace, and nothing is imported for it.
+    Nothing is imported for a program that cannot be in one.
     """
-    if "opentelemetry.trace" not in sys.modules:
+    if not may_be_traced():
         return {}
     from opentelemetry import propagate
 

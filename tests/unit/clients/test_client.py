@@ -1,4 +1,5 @@
 import inspect
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from braidmq import (
     Position,
     TopicNotFound,
 )
+from filer.clock import ManualClock
 from tests.support.broker.fake_broker import FakeBroker, Fault, problem, streamed
 from tests.support.instant_clock import InstantClock
 
@@ -141,6 +143,73 @@ def test_threads_may_share_a_producer(sync: Client, broker: FakeBroker) -> None:
     assert len(stored) == 1500
     for name in "abc":
         assert [each for each in stored if each[0] == name] == [f"{name}{n}" for n in range(500)]
+
+
+def test_send_waits_while_nothing_is_answered(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    sent: list[int] = []
+    with sync.producer("t", batch_bytes=1000, max_pending_bytes=2000) as producer:
+
+        def send() -> None:
+            for n in range(1000):
+                producer.send(b"%03d" % n * 30)
+                sent.append(n)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        while not sent or _grows(sent):
+            pass
+        # Two kilobytes, the request in flight included, and the eight gatherings of a kilobyte that wait for room.
+        assert 10 < len(sent) < 120
+        sync._loop.call(_open_gate, broker)
+        sending.join()
+    assert broker.values("t") == [b"%03d" % n * 30 for n in range(1000)]
+
+
+async def _open_gate(broker: FakeBroker) -> None:
+    broker.gate.set()
+
+
+def _grows(items: list[int]) -> bool:
+    before = len(items)
+    time.sleep(0.2)
+    return len(items) > before
+
+
+def test_an_interrupt_while_there_is_no_room_loses_nothing(broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    # A message is a batch. On this clock nothing lingers to its end, so the flush hands over the second one.
+    with (
+        Client("http://b", http_transport=broker.transport, clock=ManualClock()) as client,
+        client.producer("t", linger_seconds=1000, batch_bytes=100, max_pending_bytes=100) as producer,
+    ):
+        receipts = [producer.send(b"%02d" % n * 34) for n in range(2)]
+        interrupting = threading.Timer(0.1, signal.pthread_kill, [threading.get_ident(), signal.SIGINT])
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            producer.flush()
+        interrupting.join()
+        client._loop.call(_open_gate, broker)
+        assert [each.result().position for each in receipts] == [Position(0, n) for n in range(2)]
+    assert broker.values("t") == [b"%02d" % n * 34 for n in range(2)]
+
+
+def test_receipts_tell_what_is_known(sync: Client, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    with pytest.raises(KeyboardInterrupt), sync.producer("t") as producer:
+        given_up = producer.send("v")
+        assert repr(given_up) == "<Receipt pending>" and not given_up.done()
+        raise KeyboardInterrupt
+    with pytest.raises(ClientClosed):
+        given_up.result()
+    sync._loop.call(_open_gate, broker)
+    with sync.producer("t") as producer:
+        receipt = producer.send("w")
+        assert receipt.result().position == Position(0, 0)
+        assert repr(receipt) == f"<Receipt {receipt.result()}>"
 
 
 def test_a_bad_message_is_refused_by_send(sync: Client, broker: FakeBroker) -> None:

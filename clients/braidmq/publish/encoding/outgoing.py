@@ -67,8 +67,12 @@ class Row:
     @property
     def size_bytes(self) -> int:
         """Its approximate size in a request."""
-        headers = sum(len(name) + len(value) + ROW_OVERHEAD_BYTES for name, value in self.headers)
-        return len(self.key or b"") + len(self.value or b"") + headers + ROW_OVERHEAD_BYTES
+        return len(self.key or b"") + len(self.value or b"") + row_headers_bytes(self.headers) + ROW_OVERHEAD_BYTES
+
+
+def row_headers_bytes(headers: Iterable[tuple[str, bytes]]) -> int:
+    """The approximate size of a message's headers in a request."""
+    return sum(len(name) + len(value) + ROW_OVERHEAD_BYTES for name, value in headers)
 
 
 def row_of(message: OutgoingMessage, *, upload: Upload | None) -> Row:

@@ -1,6 +1,6 @@
 """Cutting rows by the segments that their keys belong to, so that each owner gets its rows directly."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,10 +32,26 @@ def shares_of(table: pa.Table, ranges: Sequence[KeyRange] | None) -> list[Share]
     if table.nbytes < _WORTH_CUTTING_BYTES:
         keyed = np.flatnonzero(~keyless)
         return [Share(int(slots[keyed[0]]) if len(keyed) else None, table)]
-    # For each row the number of its range, counted from 1; 0 without a key.
-    numbers = np.searchsorted([start for start, _ in ranges], slots, side="right")
-    numbers[keyless] = 0
+    numbers = _range_numbers(slots, keyless, [start for start, _ in ranges])
     return [_share(table, numbers, int(number), ranges) for number in np.unique(numbers)]
+
+
+def rows_by_range(keys: Sequence[bytes | None], starts: Sequence[int]) -> Iterator[tuple[int | None, list[int]]]:
+    """The rows of each range, in order, with its number; None for the rows without keys.
+
+    `starts` are the first slots of ranges that cover all slots.
+    """
+    column = pa.array(keys, pa.binary())
+    numbers = _range_numbers(slots_of(column, null_slot=0), np.asarray(column.is_null()), starts)
+    for number in np.unique(numbers).tolist():
+        yield number - 1 if number else None, np.flatnonzero(numbers == number).tolist()
+
+
+def _range_numbers(slots: Any, keyless: Any, starts: Sequence[int]) -> Any:
+    """For each row the number of its range, counted from 1; 0 without a key."""
+    numbers = np.searchsorted(starts, slots, side="right")
+    numbers[keyless] = 0
+    return numbers
 
 
 def _share(table: pa.Table, numbers: Any, number: int, ranges: Sequence[KeyRange]) -> Share:

@@ -8,24 +8,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braidmq.publish.encoding.outgoing import ROW_OVERHEAD_BYTES, Row, Upload
+from braidmq.publish.encoding.outgoing import ROW_OVERHEAD_BYTES, Upload
+from braidmq.publish.encoding.row_columns import RowColumns
 from filer.format.schema import HEADERS, TIMESTAMP
 
 _UPLOAD = pa.struct([("upload", pa.string()), ("size", pa.int64()), ("sha256", pa.string())])
 
 
-def rows_table(rows: Sequence[Row]) -> pa.Table:
-    """The columns of some rows as they are sent: `key`, `value`, and the others only if a row uses them."""
-    columns: dict[str, Any] = {
-        "key": pa.array([row.key for row in rows], pa.binary()),
-        "value": pa.array([row.value for row in rows], pa.binary()),
-    }
-    if any(row.headers for row in rows):
-        columns["headers"] = pa.array([row.headers or None for row in rows], HEADERS)
-    if any(row.event_time_us is not None for row in rows):
-        columns["event_time"] = pa.array([row.event_time_us for row in rows], pa.int64()).cast(TIMESTAMP)
-    if any(row.upload is not None for row in rows):
-        columns["ref"] = _uploads([row.upload for row in rows])
+def rows_table(rows: RowColumns) -> pa.Table:
+    """The columns of some messages as they are sent: `key`, `value`, and the others only if a message uses them."""
+    columns: dict[str, Any] = {"key": pa.array(rows.keys, pa.binary()), "value": pa.array(rows.values, pa.binary())}
+    if rows.headers is not None:
+        columns["headers"] = pa.array([each or None for each in rows.headers], HEADERS)
+    if rows.event_times_us is not None:
+        columns["event_time"] = pa.array(rows.event_times_us, pa.int64()).cast(TIMESTAMP)
+    if rows.uploads is not None:
+        columns["ref"] = _uploads(rows.uploads)
     return pa.table(columns)
 
 

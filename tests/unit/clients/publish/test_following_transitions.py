@@ -2,14 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidmq import AsyncClient, AsyncProducer, AsyncReceipt, ClientClosed, OutcomeUnknown, Position
+from braidmq import Acknowledgement, AsyncClient, AsyncProducer, AsyncReceipt, ClientClosed, OutcomeUnknown, Position
+from braidmq.publish.encoding.outgoing import Row
+from braidmq.publish.encoding.row_columns import RowColumns
+from braidmq.publish.receipts import Answer
 from filer.clock import settle
 from tests.support.cluster.model_cluster import ModelCluster
 from tests.support.instant_clock import InstantClock
@@ -217,13 +220,20 @@ async def _random_run(seed: int) -> None:
     cluster.chaos = random.Random(seed + 1)
     sent: dict[bytes | None, list[bytes]] = {}
     receipts: list[AsyncReceipt] = []
+    gathered: list[Gathered] = []
     async with client_of(cluster, "http://b0,http://b1,http://b2,http://b3", direct=chance.random() < 0.8) as client:
         async with client.producer("t", linger_seconds=0, batch_bytes=300) as producer:
             weather = asyncio.create_task(_weather(cluster, chance))
-            for n in range(150):
-                key = chance.choice([None, *KEYS])
-                sent.setdefault(key, []).append(b"%d" % n)
-                receipts.append(await producer.send(b"%d" % n, key=key))
+            for n in range(60):
+                together = chance.choice([0, 0, 1, 7, 40])
+                rows = [(chance.choice([None, *KEYS]), b"%d.%d" % (n, row)) for row in range(together or 1)]
+                for key, value in rows:
+                    sent.setdefault(key, []).append(value)
+                if together:
+                    gathered.append(Gathered(rows))
+                    await producer.send_rows(gathered[-1].columns, gathered[-1], producer.due_seconds(), {})
+                else:
+                    receipts.append(await producer.send(rows[0][1], key=rows[0][0]))
                 for _ in range(chance.choice([0, 0, 5, 50])):
                     await asyncio.sleep(0)
             weather.cancel()
@@ -239,6 +249,42 @@ async def _random_run(seed: int) -> None:
     for receipt in receipts:
         position = (await receipt).position
         assert position is None or position.offset < len(cluster.segments[position.segment].rows)
+    for each in gathered:
+        each.check(cluster)
+
+
+class Gathered:
+    """Messages that come together, and what each was answered."""
+
+    def __init__(self, rows: list[tuple[bytes | None, bytes]]) -> None:
+        self.rows = rows
+        self.columns = RowColumns.of(Row(key, value, (), None, None) for key, value in rows)
+        self._answers: dict[int, Acknowledgement] = {}
+
+    def acknowledge(self, numbers: Sequence[int], answer: Answer, first_row: int) -> None:
+        for row, number in enumerate(numbers, first_row):
+            assert number not in self._answers, "one answer for each message"
+            self._answers[number] = answer.acknowledgement(row)
+
+    def fail(self, numbers: Sequence[int], failure: Exception) -> None:
+        raise AssertionError("a message failed") from failure
+
+    def abandon(self, numbers: Sequence[int]) -> None:
+        raise AssertionError("a message was given up")
+
+    def are_asked(self, numbers: Sequence[int]) -> bool:
+        return False
+
+    def failure(self, numbers: Sequence[int]) -> None:
+        return None
+
+    def check(self, cluster: ModelCluster) -> None:
+        """Each message is where its answer says, if it says so."""
+        assert sorted(self._answers) == list(range(len(self.rows)))
+        for number, (key, value) in enumerate(self.rows):
+            if position := self._answers[number].position:
+                row = cluster.segments[position.segment].rows[position.offset]
+                assert (row["key"], row["value"]) == (key, value)
 
 
 async def _weather(cluster: ModelCluster, chance: random.Random) -> None:

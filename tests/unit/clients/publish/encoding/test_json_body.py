@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from braidmq.publish.encoding.json_body import MOST_BYTES, MOST_ROWS, fits_json, json_body
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, row_of
+from braidmq.publish.encoding.row_columns import RowColumns
 from mq.bodies.json_body import decode_json
 from mq.bodies.rows import Columns
 from mq.limits.steps import at_once
@@ -25,15 +26,16 @@ COLUMNS = Columns("binary", "binary")
 @given(st.lists(MESSAGES, min_size=1, max_size=MOST_ROWS))
 def test_the_broker_reads_the_rows_that_were_sent(messages: list[OutgoingMessage]) -> None:
     rows = [row_of(each, upload=None) for each in messages]
-    decoded = at_once(decode_json(json_body(rows), COLUMNS)).batch.to_pylist()
+    decoded = at_once(decode_json(json_body(RowColumns.of(rows)), COLUMNS)).batch.to_pylist()
     assert [(row["key"], row["value"], row["headers"]) for row in decoded] == [
         (row.key, row.value, list(row.headers) or None) for row in rows
     ]
 
 
 def test_many_large_and_special_rows_go_as_arrow() -> None:
-    assert fits_json([SMALL] * MOST_ROWS)
-    assert not fits_json([SMALL] * (MOST_ROWS + 1))
-    assert not fits_json([Row(None, bytes(MOST_BYTES), (), None, None)])
-    assert not fits_json([row_of(OutgoingMessage("x", event_time=datetime(2024, 5, 1, tzinfo=UTC)), upload=None)])
-    assert not fits_json([SMALL, row_of(OutgoingMessage(None), upload=Upload("id", 3, "00"))])
+    assert fits_json(RowColumns.of([SMALL] * MOST_ROWS))
+    assert not fits_json(RowColumns.of([SMALL] * (MOST_ROWS + 1)))
+    timed = row_of(OutgoingMessage("x", event_time=datetime(2024, 5, 1, tzinfo=UTC)), upload=None)
+    uploaded = row_of(OutgoingMessage(None), upload=Upload("id", 3, "00"))
+    for large in ([Row(None, bytes(MOST_BYTES), (), None, None)], [timed], [SMALL, uploaded]):
+        assert not fits_json(RowColumns.of(large))

@@ -2,6 +2,7 @@ import pyarrow as pa
 import pytest
 
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Upload, row_of
+from braidmq.publish.encoding.row_columns import RowColumns
 from braidmq.publish.encoding.wire import cut, ipc_bytes, rows_table, with_uploads
 
 
@@ -11,13 +12,15 @@ def read(body: pa.Buffer) -> pa.Table:
 
 
 def test_rows_carry_only_the_columns_they_need() -> None:
-    plain = rows_table([row_of(OutgoingMessage("v", "k"), upload=None)])
+    plain = rows_table(RowColumns.of([row_of(OutgoingMessage("v", "k"), upload=None)]))
     assert plain.to_pylist() == [{"key": b"k", "value": b"v"}]
     full = rows_table(
-        [
-            row_of(OutgoingMessage({"a": 1}, headers={"x": "y"}), upload=None),
-            row_of(OutgoingMessage(None), upload=Upload("u1", 3, "abc")),
-        ]
+        RowColumns.of(
+            [
+                row_of(OutgoingMessage({"a": 1}, headers={"x": "y"}), upload=None),
+                row_of(OutgoingMessage(None), upload=Upload("u1", 3, "abc")),
+            ]
+        )
     )
     assert full.to_pylist() == [
         {
