@@ -226,7 +226,9 @@ class Producer:
         if headers or event_time is not None:
             row = row_of(OutgoingMessage(value, key, headers or {}, event_time), upload=None)
             return self._gather(row.key, row.value, row.size_bytes, row)
-        key_data, (data, _) = key_bytes(key), value_bytes(value)
+        # What most messages have is looked at here: a call more for each would be felt.
+        key_data = key if key.__class__ is bytes else key_bytes(key)
+        data = value if value.__class__ is bytes else value_bytes(value)[0]
         return self._gather(key_data, data, len(key_data or b"") + len(data or b"") + ROW_OVERHEAD_BYTES)
 
     def flush(self) -> None:
