@@ -3,7 +3,7 @@
 import io
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from braidmq.short_tracebacks import shortened
 T = TypeVar("T")
 
 _ITEMS_PER_CALL = 100
+_SIGNAL_SECONDS = 0.5
 
 
 class LoopThread:
@@ -44,7 +45,7 @@ class LoopThread:
             raise ClientClosed()
         future = self._portal.start_task_soon(partial(function, *args, **kwargs))
         try:
-            return future.result()
+            return _result(future)
         except CancelledError:
             raise ClientClosed("the client or the producer was closed during the call") from None
         except BraidMQError as error:
@@ -66,6 +67,16 @@ class LoopThread:
     def close(self) -> None:
         """Stop the loop, cancel other threads' calls into it, and wait for its thread."""
         self._stop()
+
+
+def _result(future: Future[T]) -> T:
+    """Wait for it. A signal that comes just before a wait does not end it: Ctrl-C would wait for the call as well."""
+    while True:
+        try:
+            return future.result(_SIGNAL_SECONDS)
+        except TimeoutError:
+            if future.done():  # by now, or with this very error
+                return future.result()
 
 
 def _stop(portal: BlockingPortal, stack: ExitStack) -> None:

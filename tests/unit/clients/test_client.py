@@ -19,6 +19,7 @@ from braidmq import (
     Position,
     TopicNotFound,
 )
+from braidmq.blocking import LoopThread
 from filer.clock import ManualClock
 from tests.support.broker.fake_broker import FakeBroker, Fault, problem, streamed
 from tests.support.instant_clock import InstantClock
@@ -194,6 +195,16 @@ def test_an_interrupt_while_there_is_no_room_loses_nothing(broker: FakeBroker) -
         client._loop.call(_open_gate, broker)
         assert [each.result().position for each in receipts] == [Position(0, n) for n in range(2)]
     assert broker.values("t") == [b"%02d" % n * 34 for n in range(2)]
+
+
+def test_a_time_limit_of_the_call_itself_is_raised() -> None:
+    async def late() -> None:
+        raise TimeoutError("of the call")
+
+    loop = LoopThread()
+    with pytest.raises(TimeoutError, match="of the call"):
+        loop.call(late)
+    loop.close()
 
 
 def test_receipts_tell_what_is_known(sync: Client, broker: FakeBroker) -> None:

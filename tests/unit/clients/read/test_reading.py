@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 
 import httpx
@@ -44,6 +45,15 @@ async def test_a_message_is_all_that_was_given_and_where_it_is(client: AsyncClie
         headers={"h": b"\xff", "content-type": b"application/json"},
     )
     assert (message.id, message.key_text, message.value_text, message.json()) == ("0-0", "k", '{"a":1}', {"a": 1})
+    with pytest.raises(FrozenInstanceError):
+        message.offset = 1
+
+
+async def test_some_messages_have_event_times(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    moments = [None, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), None]
+    await client.publish_many("t", [OutgoingMessage("v", event_time=each) for each in moments])
+    assert [each.event_time async for each in client.browse("t")] == moments
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**64, -(2**63) - 1, 10**40])
