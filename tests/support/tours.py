@@ -12,7 +12,7 @@ each store), unless the page has a set-up of its own. `--write` puts what was pr
   as there are, or none.
 - Blocks `python` that begin with a comment `# NAME.py` are saved under that name.
 - Times, durations, ids, markers and other figures that differ each time are compared by their form. What a command
-  prints in place of one stands in its place in later commands.
+  prints in place of one stands in its place in later commands. So is the broker that leads.
 """
 
 import argparse
@@ -35,20 +35,21 @@ TOURS = ROOT / "docs" / "tours"
 STORES = ("directory", "s3")
 _HOME = "/home/ada/braidmq"
 _BLOCK = re.compile(r"^```(sh|console|python)(?: (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_STEP_SECONDS = 240.0
+_STEP_SECONDS = 900.0
 _END = "--- end of the step:"
 _SET_UP = "mkdir tour && cd tour"
 
 _VOLATILE = re.compile(
     r"""
       \b0[0-9][0-9A-HJKMNP-TV-Z]{24}\b                                # ULIDs
-    | \b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+\d\d(?::\d\d)?)?     # times
+    | \b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\+\d\d(?::\d\d)?)?     # times
     | \b\w{3},[ ]\d\d[ ]\w{3}[ ]\d{4}[ ]\d\d:\d\d:\d\d[ ]GMT             # times in headers
     | (?<=marker":")[\w-]+(?=") | (?<=braid-marker:[ ])[\w-]+ | (?<=^id:[ ])[\w-]+ | (?<=marker=)[\w-]+   # markers
     | (?<="claim":")[\w-]+(?=") | (?<="claim":[ ]")[\w-]+(?=")        # claims of groups
     | \b\d[\d,]*(?:\.\d+)?(?=[ ](?:s|ms|min|per[ ]second|per[ ]minute|[KMG]iB|B|messages[ ]were[ ]stored)\b)
-    | \b\d+\.\d+(?=s\b) | (?<=--skip[ ])\d+ | (?<="seconds":)[\d.]+ | (?<="bytes":)\d+
+    | \b\d+\.\d+(?=s\b) | (?<=--skip[ ])\d+ | (?<="seconds":)[\d.]+ | (?<=duration_seconds=)[\d.]+ | (?<="bytes":)\d+
     | \b\d{1,3}(?:,\d{3})+\b | (?<="request_id":")[0-9a-f]{12,}-\w+
+    | \bbroker-\d+\.[0-9A-Z]{26}(?=[ ]leads$)                          # whoever was there first
     | \b(?:file|s3)://\S*?(?=/topics/) | \bbroker\.[0-9A-Z]{26}
     """,
     re.VERBOSE | re.MULTILINE,
@@ -57,6 +58,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _WAITING = re.compile(r"mq: (?:no answer from \S+: retrying|waiting for an answer from \S+), \S+ (?:s|min) so far")
 # Told of what takes longer than a second.
 _RATE = re.compile(r" \([\d,]+ per second\)$", re.MULTILINE)
+# The last column of a table of brokers.
+_LEADS = re.compile(r"(?<=\d) +leads$")
 _SPACE = re.compile(r"[ \t]+|[─-]{4,}")
 
 
@@ -122,7 +125,7 @@ def _told_lines(text: str) -> list[str]:
 
 
 def _form(line: str) -> str:
-    return _SPACE.sub(" ", _VOLATILE.sub("#", line)).strip()
+    return _SPACE.sub(" ", _LEADS.sub("", _VOLATILE.sub("#", line))).strip()
 
 
 class Typist:

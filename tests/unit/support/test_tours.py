@@ -14,6 +14,9 @@ def test_commands_go_on_behind_a_backslash_and_within_quotes() -> None:
     ]
 
 
+ONE, OTHER = "01M878BGKSQA5CP5GE1XFEV81R", "01M878BH4P7C94X0MN6DDFD304"
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "known"),
     [
@@ -36,6 +39,9 @@ def test_commands_go_on_behind_a_backslash_and_within_quotes() -> None:
             {"2026-01-31T10:00:00Z": "2027-02-28T10:00:00.123456Z"},
         ),
         ("mq publish --skip 90481", "mq publish --skip 131072", {"90481": "131072"}),
+        (f"broker-2.{ONE} leads", f"broker-1.{OTHER} leads", {f"broker-2.{ONE}": f"broker-1.{OTHER}"}),
+        (f"broker-2.{ONE}  running  3  leads", f"broker-2.{OTHER}  running  3", {ONE: OTHER}),
+        (f"broker-2.{ONE}  running  3", f"broker-1.{OTHER}  running  3", None),
     ],
 )
 def test_only_what_differs_each_time_may_differ(expected: str, actual: str, known: dict[str, str] | None) -> None:
