@@ -1,7 +1,7 @@
 """Checks a whole topic on a store, and the records of the cluster. Reads every byte that counts once, and no more."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from filer import keys
 from filer.errors import BraidError, CorruptFile, DataMissing, ObjectNotFound, UnreadableObject
@@ -39,6 +39,7 @@ async def verify_topic(
 ) -> AsyncGenerator[Verdict, None]:
     """A verdict on each object of a topic that counts: its record, lineage, snapshots, and segment files.
 
+    Of a topic group, also on the records of its members: their messages lie in its files, so nobody checks them alone.
     Without its record nothing says which segments count, so its files are not looked at. There are none if there never
     was such a topic. Brokers may go on meanwhile: what they delete is not told as lost. Raises `StoreError`.
     """
@@ -54,6 +55,21 @@ async def verify_topic(
                     yield verdict
     except UnreadableObject as error:
         yield _told(error, keys.topic(topic))
+        return
+    if record is not None:
+        async for verdict in _verify_members(store, catalogue, record.state):
+            yield verdict
+
+
+async def _verify_members(store: Store, catalogue: Catalogue, group: TopicState) -> AsyncGenerator[Verdict, None]:
+    """As `verify_records`, of the topics that have joined the topic group. Whose a damaged record is, nobody knows."""
+    for name in () if group.deleted or group.group is None else group.group.topics:
+        with suppress(UnreadableObject):
+            found = await catalogue.read(name)
+            if found is None or found.state.member_of is None or not group.has_member(found.state.member_of):
+                continue
+        async for verdict in verify_records(store, catalogue, name):
+            yield verdict
 
 
 async def verify_records(store: Store, catalogue: Catalogue, topic: str) -> AsyncGenerator[Verdict, None]:

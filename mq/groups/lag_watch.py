@@ -57,7 +57,9 @@ class LagWatch:
         topic, _ = known.name
         progress, source = known.progress, self._source(topic, known.progress)
         lag = await lag_of(progress, known.positions, source, self._clock, self._oldest[known.name])
+        is_at_most = None if progress.source is None else not lag.is_exact
         if isinstance(progress, StreamProgress):
-            return GroupSample(lag.messages, lag.seconds, 0, 0, 0, progress.skipped_count, len(progress.members))
-        counts = (progress.dead_count, progress.expired_count, progress.skipped_count)
-        return GroupSample(lag.messages, lag.seconds, known.in_flight, *counts, 0)
+            counts, members = (0, 0, progress.skipped_count), len(progress.members)
+        else:
+            counts, members = (progress.dead_count, progress.expired_count, progress.skipped_count), 0
+        return GroupSample(lag.messages, lag.seconds, known.in_flight, *counts, members, is_at_most)

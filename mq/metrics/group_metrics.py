@@ -17,6 +17,8 @@ class GroupSample(NamedTuple):
     expired_messages_total: int
     skipped_messages_total: int
     members: int
+    is_at_most: bool | None = None
+    """Whether `lag_messages` counts others' messages too. None for groups of which it never does."""
 
 
 _HELP = {
@@ -28,6 +30,10 @@ _HELP = {
     "skipped_messages_total": "Messages that retention removed before the group got to them.",
     "members": "Members of a stream group.",
 }
+
+
+_AT_MOST = "braidmq_group_lag_is_at_most"
+_AT_MOST_HELP = "Of a group on a member of a topic group: 1 while its lag counts other members' messages too."
 
 
 class GroupMetrics:
@@ -52,10 +58,16 @@ class GroupMetrics:
             "# HELP braidmq_groups Consumer groups that this broker coordinates.\n"
             f"# TYPE braidmq_groups gauge\nbraidmq_groups {self.count}.0\n"
         ).encode()
-        for column, field in enumerate(GroupSample._fields):
+        for field, about in _HELP.items():
             name, kind = f"braidmq_group_{field}", "counter" if field.endswith("_total") else "gauge"
             rows = (
-                f'{name}{{group="{group}",topic="{topic}"}} {float(sample[column])}\n'
+                f'{name}{{group="{group}",topic="{topic}"}} {float(getattr(sample, field))}\n'
                 for (topic, group), sample in self._samples.items()
             )
-            yield f"# HELP {name} {_HELP[field]}\n# TYPE {name} {kind}\n{''.join(rows)}".encode()
+            yield f"# HELP {name} {about}\n# TYPE {name} {kind}\n{''.join(rows)}".encode()
+        bounds = (
+            f'{_AT_MOST}{{group="{group}",topic="{topic}"}} {float(sample.is_at_most)}\n'
+            for (topic, group), sample in self._samples.items()
+            if sample.is_at_most is not None
+        )
+        yield f"# HELP {_AT_MOST} {_AT_MOST_HELP}\n# TYPE {_AT_MOST} gauge\n{''.join(bounds)}".encode()

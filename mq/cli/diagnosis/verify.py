@@ -12,6 +12,7 @@ from filer.keys import check_name
 from filer.stores.store_address import StoreAddress
 from filer.verification.verdict import Condition, Verdict
 from mq.cli.connect import with_client
+from mq.cli.diagnosis.wrong_records import WrongRecords
 from mq.cli.failures import CommandFailed
 from mq.cli.interrupts import INTERRUPTS
 from mq.cli.offline import CheckProgress, check_directory
@@ -83,13 +84,16 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
     """As `verify_store`: what a broker finds."""
     done: Counter[str] = Counter()
     told: list[Verdict] = []
+    wrong_records = WrongRecords()
     with CheckProgress("objects checked") as progress:
         everything: list[str | None] = [None, *await _all_topics(client)] if not names else [*names]
         for topic in everything:
             counts: Counter[str] = Counter()
             async for report in client.verify(topic):
                 counts = Counter({each: getattr(report, each.replace(" ", "_")) for each in get_args(Condition)})
-                if report.found is not None and len(told) < MOST_TOLD:
+                if report.found is not None and wrong_records.is_known(report.found.key):
+                    done[report.found.condition] -= 1
+                elif report.found is not None and len(told) < MOST_TOLD:
                     told.append(_verdict(report.found))
                 checked = (done + counts).total()
                 text = f"objects checked, {size(report.bytes)} of {topic or 'the cluster'}, the last one {report.at}"
@@ -99,7 +103,7 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
 
 
 async def _all_topics(client: AsyncClient) -> list[str]:
-    """Also those that cannot be used: their damage is to be told. Members of topic groups lie in the files of these."""
+    """Also those that cannot be used: their damage is to be told. Members of topic groups are checked with these."""
     usable = [each.topic async for each in client.topics(internal=True) if each.group in (None, each.topic)]
     return sorted([*usable, *[each.topic async for each in client.unusable_topics()]])
 

@@ -12,6 +12,7 @@ from filer.stores.store_address import StoreAddress
 from filer.topic.catalogue import Catalogue
 from filer.verification.stored_topic import verify_cluster, verify_topic
 from filer.verification.verdict import Verdict
+from mq.cli.diagnosis.wrong_records import WrongRecords
 from mq.cli.offline import CheckProgress
 
 
@@ -28,8 +29,11 @@ async def verify_store(
     told: list[Verdict] = []
     try:
         catalogue = Catalogue(store, clock)
+        wrong_records = WrongRecords()
         with CheckProgress("objects checked") as progress:
             async for verdict in _verdicts(store, catalogue, names):
+                if not verdict.is_sound and wrong_records.is_known(verdict.key):
+                    continue
                 counts[verdict.condition] += 1
                 if not verdict.is_sound and len(told) < most_told:
                     told.append(verdict)
@@ -37,6 +41,13 @@ async def verify_store(
     finally:
         await store.close()
     return counts, told
+
+
+async def _is_member(catalogue: Catalogue, name: str) -> bool:
+    """Whether the name is known to be a member of a topic group."""
+    with suppress(UnreadableObject):
+        return await catalogue.group_of(name) is not None
+    return False
 
 
 async def _check_no_member(catalogue: Catalogue, name: str) -> None:
@@ -54,6 +65,8 @@ async def _verdicts(store: Store, catalogue: Catalogue, names: Sequence[str]) ->
         checked = 0
         if names:
             await _check_no_member(catalogue, name)
+        elif await _is_member(catalogue, name):
+            continue  # its record is checked with its topic group
         async for verdict in verify_topic(store, catalogue, name):
             checked += 1
             yield verdict

@@ -81,6 +81,37 @@ def test_a_member_of_a_topic_group_has_no_files(tmp_path: Path, capfd: pytest.Ca
         assert run(["verify", name, "--store", str(tmp_path)]) == 0
 
 
+def test_records_of_members_are_checked_with_their_topic_group(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each is counted once, though it has a name of its own: here, and by a broker."""
+
+    async def make() -> None:
+        store = LocalStore(tmp_path, clock=SystemClock())
+        async with http_broker(store) as broker:
+            await make_shop(broker)
+            await publish_to(broker, "orders", "o")
+
+    def counts(*arguments: str) -> tuple[int, list[str]]:
+        failed = run(["verify", *arguments, "--json"])
+        told = json.loads(capfd.readouterr().out)
+        assert bool(failed) == bool(told["objects"])
+        wrong = told["damaged"] + told["missing"]
+        assert wrong == len(told["objects"])
+        return told["ok"], [each["key"] for each in told["objects"]]
+
+    asyncio.run(make())
+    store = ["--store", str(tmp_path)]
+    sound, none = counts("shop", *store)
+    assert none == []
+    record = keys.topic("orders")
+    (tmp_path / record).write_bytes(b"{")
+    assert counts("shop", *store) == (sound - 1, [record])
+    with BrokerProcess(data=tmp_path) as broker:
+        assert counts("--all", "--url", broker.url)[1] == [record]
+    assert counts("--all", *store)[1] == [record]
+
+
 def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "--all", "--store", str(tmp_path / "none")]) == 1
     assert "there is no directory" in capfd.readouterr().err

@@ -89,6 +89,30 @@ async def test_claims_as_arrow_are_those_of_a_topic(memory_broker: HttpBroker) -
     assert "_topic" not in table.schema.names and table["value"].to_pylist() == ["o0", "o1", "o2"]
 
 
+async def test_one_name_for_messages_between_those_of_others(memory_broker: HttpBroker) -> None:
+    """With `scattered`, a claim has the member's messages, and none of those between: an ack of all is of these."""
+    await make_shop(memory_broker)
+    await mixed(memory_broker, 4)
+    orders, payments = Group(memory_broker, "orders"), Group(memory_broker, "payments")
+    headers = {"accept": "application/vnd.apache.arrow.stream"}
+    body = {"scattered": True, "max": 3, "wait": 5}
+    answer = await memory_broker.client.post(f"{orders.path}/claims", json=body, headers=headers)
+    with pa.ipc.open_stream(answer.raise_for_status().content) as stream:
+        table = stream.read_all()
+    (told,) = orjson.loads(table.schema.metadata[b"braid-claims"])["claims"]
+    assert (table["_offset"].to_pylist(), told["ranges"]) == ([0, 2, 4], [[0, 1], [2, 3], [4, 5]])
+    assert "_topic" not in table.schema.names
+    between = {"messages": [{"claim": told["claim"], "id": "0-1"}]}
+    check_problem(await memory_broker.client.post(f"{orders.path}/acks", json=between), 422, "invalid-request")
+    part = {"messages": [{"claim": told["claim"], "from": 1}]}
+    acked = (await memory_broker.client.post(f"{orders.path}/acks", json=part)).raise_for_status().json()
+    assert acked["results"][0]["accepted"] == [[2, 3], [4, 5]]
+    assert (await orders.told())["lag"]["messages"] == 2 and (await payments.work()) == [f"p{n}" for n in range(4)]
+    whole = {"messages": [{"claim": told["claim"]}]}
+    assert (await memory_broker.client.post(f"{orders.path}/acks", json=whole)).json()["accepted"] == 3
+    assert await orders.work() == ["o3"]
+
+
 async def test_keys_keep_their_order_among_the_members_messages(memory_broker: HttpBroker) -> None:
     """Others have messages of the same key ahead, which nobody in this group acks."""
     await make_shop(memory_broker)
@@ -180,11 +204,16 @@ async def test_lag_counts_the_members_messages_while_there_are_few_of_others(
     await watch.look()
     text = (await memory_broker.client.get("/metrics")).text
     assert 'braidmq_group_lag_messages{group="g",topic="orders"} 20.0' in text
+    assert 'braidmq_group_lag_is_at_most{group="g",topic="orders"} 0.0' in text
     # Too many to count: of the first 10, 5 are the member's, and whose the other 30 are nobody has looked.
     monkeypatch.setattr(lag, "COUNTED_ROWS", 10)
     monkeypatch.setattr("mq.topic.topic_reader.PASSED_ROWS", 10)
     assert [(await group.told())["lag"]["messages"] for group in (queue, stream)] == [35, 35]
     assert (await queue.told())["lag"]["at_most"] is True
+    await watch.look()
+    text = (await memory_broker.client.get("/metrics")).text
+    assert 'braidmq_group_lag_messages{group="s",topic="orders"} 35.0' in text
+    assert 'braidmq_group_lag_is_at_most{group="s",topic="orders"} 1.0' in text
     # Whoever works has it counted: what was looked at is known.
     assert len(await queue.work(max=100)) == 20
     assert (await queue.told())["lag"] == {"messages": 0, "seconds": 0.0}
