@@ -3,9 +3,11 @@
     python -m bench.group_takeover --groups 1000 --holes 1000
     python -m bench.group_takeover --groups 10000 --holes 0     # memory of a group that nobody asks for
 
-Each group acks every second of its messages, so that its snapshot has as many ranges as holes. The broker is killed;
-the next one reads the log of `__groups`. `first answer` is the time from its "listening on" until it has described a
-group. `requests` are those that it has sent to the store by then, all there are.
+Of each group every second message is acked, so that what is known of it has as many ranges as holes. A broker writes
+their records in bulk, as their coordinator would (`harness/group_maker.py`), and is killed. The next one reads the log
+of `__groups`. `first answer` is the time from its "listening on" until it has described a group, `processor` what it
+has used of one meanwhile, which says more on a busy machine. `requests` are those that it has sent to the store by
+then, all there are.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,10 +24,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import orjson
-import pyarrow as pa
 
-from bench.harness.server_process import running_server, scratch_folder
+from bench.group_consumers import processor_seconds
+from bench.harness.server_process import BenchFailed, running_server, scratch_folder
 
 TOPIC = "/v1/topics/bench"
 _CALLS = re.compile(r'braidmq_store_calls_total\{operation="(\w+)",outcome="\w+"\} (\S+)')
@@ -47,41 +49,12 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def make_groups(client: httpx.Client, groups: int, holes: int) -> None:
-    """Groups that have acked every second of `2 * holes` messages."""
-    client.put(TOPIC).raise_for_status()
-    for start in range(0, max(2 * holes, 1), 1000):
-        lines = b"".join(b'{"value":"%d"}\n' % number for number in range(start, start + 1000))
-        headers = {"content-type": "application/x-ndjson"}
-        client.post(f"{TOPIC}/messages", content=lines, headers=headers).raise_for_status()
-    for number in range(groups):
-        group = f"{TOPIC}/groups/g{number}"
-        client.put(group, json={"max_in_flight": 100_000}).raise_for_status()
-        if holes:
-            ack_every_second(client, group, holes)
-
-
-def ack_every_second(client: httpx.Client, group: str, holes: int) -> None:
-    """Claim `2 * holes` messages and ack every second one."""
-    left = holes
-    while left:
-        accept = {"accept": "application/vnd.apache.arrow.stream"}
-        asked = {"max": min(2 * left, 10_000), "wait": 5}
-        answer = client.post(f"{group}/claims", json=asked, headers=accept).raise_for_status()
-        claims = orjson.loads(metadata_of(answer.content))["claims"]
-        parts = [
-            {"claim": claim["claim"], "from": offset, "to": offset + 1}
-            for claim in claims
-            for offset in range(claim["from"], claim["to"], 2)
-        ]
-        client.post(f"{group}/acks", json={"messages": parts}).raise_for_status()
-        left -= len(parts)
-
-
-def metadata_of(stream: bytes) -> bytes:
-    """The claims in the metadata of an Arrow stream."""
-    found: bytes = pa.ipc.open_stream(stream).schema.metadata[b"braid-claims"]
-    return found
+def make_groups(folder: Path, groups: int, holes: int) -> None:
+    """Have groups made that have acked every second of `2 * holes` messages, by a broker that is killed then."""
+    program = [sys.executable, "-m", "bench.harness.group_maker", str(folder / "data"), str(groups), str(holes)]
+    outcome = subprocess.run(program, check=False)
+    if outcome.returncode != -signal.SIGKILL:
+        raise BenchFailed(f"groups could not be made: exit code {outcome.returncode}")
 
 
 def taken_over(log: Path) -> dict[str, float]:
@@ -106,17 +79,17 @@ def main() -> None:
     parser.add_argument("--holes", type=int, default=1000, help="of each group (1000)")
     options = parser.parse_args()
     with scratch_folder() as folder:
-        first, second = folder / "first.log", folder / "second.log"
-        with serving(folder, first) as (client, pid):
+        empty, log = folder / "empty", folder / "broker.log"
+        with serving(empty, folder / "empty.log") as (_, pid):
             empty_bytes = resident_bytes(pid)
-            began = time.perf_counter()
-            make_groups(client, options.groups, options.holes)
-            made_seconds = time.perf_counter() - began
-            os.kill(pid, signal.SIGKILL)
-        with serving(folder, second) as (client, pid):
-            began = time.perf_counter()
+        began = time.perf_counter()
+        make_groups(folder, options.groups, options.holes)
+        made_seconds = time.perf_counter() - began
+        with serving(folder, log) as (client, pid):
+            began, used_seconds = time.perf_counter(), processor_seconds(pid)
             client.get(f"{TOPIC}/groups/g0").raise_for_status()
             answer_seconds = time.perf_counter() - began
+            used_seconds = processor_seconds(pid) - used_seconds
             requests = store_requests(client)
             held_bytes = resident_bytes(pid) - empty_bytes
             names = (
@@ -125,15 +98,17 @@ def main() -> None:
                 "made in",
                 "taken over in",
                 "first answer",
+                "processor",
                 "records",
                 "requests",
                 "memory",
             )
             print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
-            found = taken_over(second)
+            found = taken_over(log)
             print(
                 f"| {found['groups']:.0f} | {options.groups * options.holes} | {made_seconds:.1f} s "
-                f"| {found['duration_seconds']:.2f} s | {answer_seconds:.2f} s | {found['records']:.0f} "
+                f"| {found['duration_seconds']:.2f} s | {answer_seconds:.2f} s | {used_seconds:.2f} s "
+                f"| {found['records']:.0f} "
                 f"| {', '.join(f'{count} {operation}' for operation, count in sorted(requests.items()))} "
                 f"| {held_bytes / 1024**2:.1f} MiB, {held_bytes / options.groups / 1024:.2f} KiB a group |"
             )

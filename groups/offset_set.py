@@ -86,7 +86,12 @@ class OffsetSet:
             return
         bounds = _in_order(added)
         if bounds and (not self._bounds or bounds[0] > self._bounds[-1]):
-            self._replace(len(self._bounds), len(self._bounds), bounds)
+            # Behind all others, as most are that a log is replayed for.
+            if self._bounds:
+                self._bounds.extend(bounds)
+            else:
+                self._bounds = array("q", bounds)
+            self._count += sum(bounds[1::2]) - sum(bounds[::2])
         elif bounds:
             self._sweep(bounds, np.logical_or)
 

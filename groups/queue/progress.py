@@ -324,8 +324,13 @@ class QueueProgress:
 def _by_claim(decided: Iterable[Acked | Released]) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """Ranges by segment and delivery."""
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    ranges, last_segment, last_delivery = list[tuple[int, int]](), -1, -1
     for segment, start, stop, delivery in decided:
-        found.setdefault((segment, delivery), []).append((start, stop))
+        # Mostly the same as the one before.
+        if delivery != last_delivery or segment != last_segment:
+            ranges = found.setdefault((segment, delivery), [])
+            last_segment, last_delivery = segment, delivery
+        ranges.append((start, stop))
     return found
 
 
