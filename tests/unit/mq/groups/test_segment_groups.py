@@ -26,7 +26,7 @@ from groups.records import (
 )
 from groups.settings import GroupSettings, default_settings
 from groups.stream.progress import StreamProgress
-from mq.groups import group_log
+from mq.groups import group_log, segment_groups
 from mq.groups.group_records import Append
 from mq.groups.group_source import Beginning, GroupSource
 from mq.groups.message_feed import Feed
@@ -117,6 +117,51 @@ async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pyte
     await asyncio.gather(*both)
     await settle()
     assert any(key == CHECKPOINT_KEY for key, _ in log.records) and log.missing() == []
+    await groups.close()
+
+
+class MeasuredLog(Log):
+    """Has groups from before, and takes some turns to store each record; the most that was on its way is known."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.pending_bytes = self.most_pending_bytes = 0
+        self._count = groups
+
+    async def append(self, key: str, record: Record, *, replicated: bool) -> int:
+        offset = await super().append(key, record, replicated=replicated)
+        size_bytes = len(self.records[offset][1])
+        self.pending_bytes += size_bytes
+        self.most_pending_bytes = max(self.most_pending_bytes, self.pending_bytes)
+        await settle(40)
+        self.pending_bytes -= size_bytes
+        return offset
+
+    async def replay(self) -> GroupFold:
+        fold = GroupFold()
+        settings = default_settings("t", "stored").in_force()
+        for number in range(self._count):
+            created = Created(at=0, id=f"{number}", settings=settings, positions=[(0, 0)])
+            fold.add(key_of("t", f"g{number}"), created)
+        # So many segments had to be read that everything is written down at once.
+        fold.segments = group_log.CHECKPOINT_SEGMENTS + 1
+        return fold
+
+
+@pytest.mark.parametrize("is_bounded", [True, False], ids=["bounded", "without the bound"])
+async def test_so_much_of_a_checkpoint_is_on_its_way_at_once(monkeypatch: pytest.MonkeyPatch, is_bounded: bool) -> None:
+    full_bytes, at_once = 2_000, 4
+    monkeypatch.setattr(segment_groups, "FULL_BYTES", full_bytes if is_bounded else 10**9)
+    monkeypatch.setattr(segment_groups, "AT_ONCE", at_once)
+    clock, log = ManualClock(), MeasuredLog(100)
+    groups = SegmentGroups(cast(Any, log), clock, partial(make_group, clock))
+    await groups.ready()
+    while CHECKPOINT_KEY not in {key for key, _ in log.records}:
+        await settle()
+    assert len(log.records) == 101 and len({key for key, _ in log.records}) == 101
+    assert from_json(log.records[-1][1]) == Checkpoint(at=clock.now_us() // 1000, positions=[(0, 0)])
+    one_bytes = max(len(value) for _, value in log.records)
+    assert (log.most_pending_bytes < full_bytes + at_once * one_bytes) == is_bounded
     await groups.close()
 
 
