@@ -38,7 +38,7 @@ _log = EventLog(__name__)
 
 
 class BrokenOff(Exception):
-    """An answer has begun, and there is no rest of it. Why is in the log already.
+    """An answer has begun, and there is no rest of it; why is in the log already. Or its client has gone away.
 
     Whoever serves the connection closes it, so that the client finds its answer not whole, and has nothing to log.
     """

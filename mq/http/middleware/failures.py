@@ -16,7 +16,7 @@ class Failures:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI connection. Raises `BrokenOff` where an answer has begun."""
+        """Serve one ASGI connection. Raises `BrokenOff` where an answer has begun, or nobody is there for one."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -29,8 +29,11 @@ class Failures:
 
         try:
             await self._app(scope, receive, noting_start)
-        except (BrokenOff, ClientDisconnect):
+        except BrokenOff:
             raise
+        except ClientDisconnect as error:
+            # It has gone away while its body was read. Nothing is wrong here, so nothing is logged.
+            raise BrokenOff from error
         except asyncio.CancelledError as error:
             if started:
                 raise BrokenOff from error
