@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from filer.plain_tables import table_lines
+
 
 def print_json(answer: Any) -> None:
     """One JSON document on one line."""
@@ -22,11 +24,8 @@ def print_lines(*lines: str) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table. Columns that hold only numbers are aligned to the right."""
     cells = [list(row) for row in rows]
-    numeric = [all(isinstance(row[index], int | float) for row in cells) for index in range(len(columns))]
-    texts = [list(columns), *([_shown(cell) for cell in row] for row in cells)]
-    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
-    lines = ["   ".join(_padded(*cell) for cell in zip(row, widths, numeric, strict=True)).rstrip() for row in texts]
-    print_lines(lines[0], "─" * (sum(widths) + 3 * (len(widths) - 1)), *lines[1:])
+    numeric = [bool(cells) and all(isinstance(row[at], int | float) for row in cells) for at in range(len(columns))]
+    print_lines(*table_lines(columns, [[_shown(cell) for cell in row] for row in cells], numeric))
 
 
 def size(size_bytes: float) -> str:
@@ -65,10 +64,6 @@ def discard_stdout() -> None:
 
 def _shown(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
-
-
-def _padded(text: str, width: int, numeric: bool) -> str:
-    return text.rjust(width) if numeric else text.ljust(width)
 
 
 def _write(text: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from filer.clock import Clock
+from filer.plain_tables import table_lines, text_width, with_bold_names
 from mq.cli.failures import say
-from mq.cli.plain_table import table_lines, text_width, with_bold_names
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
 
 _WITHOUT_BOLD = (None, "", "dumb", "unknown")

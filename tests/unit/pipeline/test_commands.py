@@ -109,3 +109,10 @@ def test_numbers_stand_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("size_bytes", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (5 * 2**40, "5.0 TiB")])
 def test_sizes_are_told_in_the_unit_that_fits(size_bytes: int, text: str) -> None:
     assert size(size_bytes) == text
+
+
+def test_cells_stand_below_each_other_whatever_their_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("key", "n"), [("さんふらわあ", 1), ("Ærø", 20)])
+    assert capsys.readouterr().out.splitlines() == [
+        "key             n", "─────────────────", "さんふらわあ    1", "Ærø            20",
+    ]  # fmt: skip

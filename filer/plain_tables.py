@@ -1,4 +1,4 @@
-"""Tables as lines of text.
+"""Tables as lines of text, for the programs of commands and of jobs.
 
 Whoever prints one that fits needs no more: rich takes longer to import than a broker takes to answer.
 """
