@@ -213,7 +213,7 @@ def _moved_for_nothing(history: StreamHistory) -> Iterator[str]:
             elif _is_calm(history, asked.at, after.at):
                 yield f"{_named(given.start, given.tenure)} was asked for it, and has got it again"
     for asked in history.asked_back:
-        # A coordinator that dies may have stored who has a segment, and told nobody: the next one asks for it back.
+        # Who has just taken over gives a segment to whom it has heard, and asks for it back as it hears others.
         if asked.tenure.segment not in begins and _is_calm(history, asked.at, asked.at):
             yield f"{_named(asked.start, asked.tenure)}, which it is to let go and was never given"
 

@@ -107,8 +107,8 @@ def test_what_may_not_be(more: dict[str, Sequence[Any]], says: str) -> None:
     assert any(complaint.startswith(says) for complaint in of(good(), **more))
 
 
-def test_a_coordinator_that_dies_may_have_told_nobody_what_it_has_stored() -> None:
-    """The next one asks back what the member was never told of. In calm times that may not be."""
+def test_a_coordinator_that_takes_over_may_ask_back_what_it_has_told_nobody() -> None:
+    """It gives a segment to whom it has heard, and then hears others. In calm times that may not be."""
     asked = [AskedBack(B, Tenure(9, 1), 8.0)]
     assert of(good(), asked_back=asked) and of(good(), asked_back=asked, faults=[Fault("kill-owner", 1.0, 2.0)])
     assert of(good(), asked_back=asked, faults=[Fault("kill-owner", 7.0, 7.5)]) == []
