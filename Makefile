@@ -19,13 +19,14 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 # Tests start hundreds of Pythons. Let them keep what they compile, even if the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast setup check lint style types imports format model unit integration cluster chaos prove \
+.PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster chaos prove \
 	trials fuzz bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
 	@echo "make test       set up and run everything: check, unit, integration, cluster, simulation, models"
 	@echo "make test-fast  unit tests, simulations, and integration tests in one process: under three minutes"
+	@echo "make test-thorough  the same, with all the examples, seeds and files of which other runs take a part"
 	@echo "make check      format, lint, types, imports: under a minute"
 	@echo "make setup      a complete .venv with .venv/bin/mq"
 	@echo "make chaos      random faults on a cluster for SECONDS=300, with its seed and verdict (ARGS='--seed N' repeats)"
@@ -51,6 +52,11 @@ test: style imports model
 
 test-fast: $(VENV)/.all
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(FAST_TESTS) $(ARGS)
+
+# Other runs draw a few examples at random, others each time: tests/support/thoroughness.py.
+test-thorough: $(VENV)/.all
+	BRAIDMQ_TEST_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup \
+		$(FAST_TESTS) tests/integration/pipeline $(ARGS)
 
 check lint: style imports types
 

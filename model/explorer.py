@@ -1,21 +1,108 @@
 """Explores all interleavings of a model's actors, and tells by which steps a promise is broken.
 
 A state is a world and its actors, all of them hashable. Each actor takes one step at a time. The same state is reached
-by many ways; it is looked at once.
+by many ways; it is looked at once. Worlds and actors are numbered, and a state is their numbers: each is hashed once,
+not with every state that it is part of, and what an actor may do in a world is asked once.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+import gc
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeAlias, TypeVar
 
 World = TypeVar("World", bound=Hashable)
 Actor = TypeVar("Actor", bound=Hashable)
-State: TypeAlias = tuple[World, tuple[Actor, ...]]
-Ways: TypeAlias = dict[State[World, Actor], tuple[State[World, Actor], str] | None]
-"""From which state each was reached first, and by what."""
+Key: TypeAlias = tuple[int, ...]
+"""A state: the number of its world, and those of its actors."""
+Steps: TypeAlias = list[tuple[str, int, int]]
+"""What happens, and the numbers of the world and the actor after it."""
 
 
 class Violation(Exception):
     """A promise is broken; the message says which one, and by which steps."""
+
+
+class Numbers:
+    """Numbers parts of states, from 0 on; `parts` has them by their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[type, Hashable], int] = {}
+        self.parts: list[Any] = []
+
+    def of(self, part: Hashable) -> int:
+        """The number of a part, which is the same for all that are equal and of one class: named tuples do not tell."""
+        number = self._numbers.setdefault((type(part), part), len(self.parts))
+        if number == len(self.parts):
+            self.parts.append(part)
+        return number
+
+
+class _Explorer(Generic[World, Actor]):
+    """One exploration; its arguments are those of `explore_all`."""
+
+    def __init__(
+        self,
+        steps_of: Callable[[Actor, World], Iterable[tuple[str, World, Actor]]],
+        complaint: Callable[[World, Sequence[Actor]], str | None],
+        complaint_at_the_end: Callable[[World, Sequence[Actor]], str | None],
+        waits: Callable[[Actor, Sequence[Actor]], bool],
+    ) -> None:
+        self._steps_of, self._complaint, self._waits = steps_of, complaint, waits
+        self._complaint_at_the_end = complaint_at_the_end
+        self._worlds, self._actors = Numbers(), Numbers()
+        self._steps: dict[tuple[int, int], Steps] = {}
+        # From which state each was reached first, and by what.
+        self._ways: dict[Key, tuple[Key, str] | None] = {}
+
+    def explore(self, first: World, actors: Sequence[Actor]) -> tuple[int, set[World]]:
+        """Raises `Violation`."""
+        begin = (self._worlds.of(first), *map(self._actors.of, actors))
+        ways = self._ways
+        ways[begin] = None
+        waiting, ends = [begin], set[World]()
+        while waiting:
+            state = waiting.pop()
+            following = list(self._following(state))
+            if (broken := self._broken(state, is_end=not following)) is not None:
+                raise Violation("\n".join([f"{broken}:", *self._way(state)]))
+            if not following:
+                ends.add(self._worlds.parts[state[0]])
+            for what, reached in following:
+                if reached not in ways:
+                    ways[reached] = (state, what)
+                    waiting.append(reached)
+        return len(ways), ends
+
+    def _following(self, state: Key) -> Iterator[tuple[str, Key]]:
+        now = self._now(state)
+        for place, actor in enumerate(now, 1):
+            if not self._waits(actor, now):
+                before, after = state[1:place], state[place + 1 :]
+                for what, world, changed in self._taken(state[0], state[place]):
+                    yield what, (world, *before, changed, *after)
+
+    def _taken(self, world: int, actor: int) -> Steps:
+        steps = self._steps.get((world, actor))
+        if steps is None:
+            steps = self._steps[world, actor] = [
+                (what, self._worlds.of(after), self._actors.of(changed))
+                for what, after, changed in self._steps_of(self._actors.parts[actor], self._worlds.parts[world])
+            ]
+        return steps
+
+    def _broken(self, state: Key, *, is_end: bool) -> str | None:
+        world, now = self._worlds.parts[state[0]], self._now(state)
+        return self._complaint(world, now) or (self._complaint_at_the_end(world, now) if is_end else None)
+
+    def _now(self, state: Key) -> tuple[Actor, ...]:
+        return tuple(self._actors.parts[number] for number in state[1:])
+
+    def _way(self, state: Key) -> list[str]:
+        steps: list[str] = []
+        while (before := self._ways[state]) is not None:
+            state, what = before
+            steps.append(what)
+        return steps[::-1]
 
 
 def explore_all(
@@ -33,33 +120,17 @@ def explore_all(
     none while it `waits` for the others. `complaint` is the promise that is broken in a state, and
     `complaint_at_the_end` one that is broken where nobody can take a step. Raises `Violation`.
     """
-    begin = (first, tuple(actors))
-    ways: Ways[World, Actor] = {begin: None}
-    waiting, ends = [begin], set[World]()
-    while waiting:
-        state = waiting.pop()
-        world, now = state
-        following = [
-            (what, (after, (*now[:number], changed, *now[number + 1 :])))
-            for number, actor in enumerate(now)
-            if not waits(actor, now)
-            for what, after, changed in steps_of(actor, world)
-        ]
-        broken = complaint(world, now) or (None if following else complaint_at_the_end(world, now))
-        if broken is not None:
-            raise Violation("\n".join([f"{broken}:", *_way(state, ways)]))
-        if not following:
-            ends.add(world)
-        for what, reached in following:
-            if reached not in ways:
-                ways[reached] = (state, what)
-                waiting.append(reached)
-    return len(ways), ends
+    with without_looking_for_garbage():
+        return _Explorer(steps_of, complaint, complaint_at_the_end, waits).explore(first, actors)
 
 
-def _way(state: State[World, Actor], ways: Ways[World, Actor]) -> list[str]:
-    steps: list[str] = []
-    while (before := ways[state]) is not None:
-        state, what = before
-        steps.append(what)
-    return steps[::-1]
+@contextmanager
+def without_looking_for_garbage() -> Iterator[None]:
+    """States are tuples of tuples, millions of them, and none is garbage: looking through them is all in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import settings
 
 from mq.process.garbage import spare_what_is_loaded
+from tests.support.analysed_once import analyse_endpoints_once
 from tests.support.net.shared_certificates import share_certificates
 from tests.support.spark.session import spark_session, start_java_quickly
 from tests.support.spark.spark_python import start_python_quickly
+from tests.support.thoroughness import few_or_many
 from tests.support.two_ended_scheduling import TwoEndedScheduling, lower_priority_of_last_worker
 from tests.support.undisturbed_parsing import no_garbage_collection, parse_undisturbed
 
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 parse_undisturbed()
+analyse_endpoints_once()
 share_certificates()
 start_java_quickly()
 start_python_quickly()
 lower_priority_of_last_worker()
 # How long one example takes says more about the machine than about the code.
-settings.register_profile("suite", deadline=None)
+settings.register_profile("suite", deadline=None, max_examples=few_or_many(40, 100))
 settings.load_profile("suite")
 # Extension modules look for leaks when Python ends, and take what is spared for some. Not before that: in the end,
 # pytest looks for garbage twice.

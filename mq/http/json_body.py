@@ -1,6 +1,7 @@
 """JSON bodies of requests, except those of publishes: small, bounded, and checked by a pydantic model."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import orjson
@@ -115,13 +116,19 @@ def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:
 
 def body_schema(model: type[JsonBody], *, required: bool = True) -> dict[str, Any]:
     """The body as `openapi_extra` of an endpoint."""
+    return {"requestBody": {"required": required, "content": {JSON: {"schema": dict(_schema_of(model))}}}}
+
+
+@cache
+def _schema_of(model: type[JsonBody]) -> dict[str, Any]:
+    """Made once in a process, which may have many brokers, one after the other, in its tests."""
     schema = model.model_json_schema()
     # OpenAPI resolves references from the root of its document. So a nested model is written in place.
     nested = schema.pop("$defs", {})
     for field in schema["properties"].values():
         if "$ref" in field.get("items", {}):
             field["items"] = nested[field["items"]["$ref"].rpartition("/")[2]]
-    return {"requestBody": {"required": required, "content": {JSON: {"schema": schema}}}}
+    return schema
 
 
 def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, Any]) -> str:

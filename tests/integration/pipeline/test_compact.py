@@ -38,6 +38,7 @@ from tests.support.segment.segment_owners import stored_values
 from tests.support.spark.workers import HERE, on_spark
 from tests.support.store.dying_store import DyingStore, Killed
 from tests.support.store.quick_folder import quick_folder
+from tests.support.thoroughness import few_or_many
 from tests.support.topic.segment_files import START_US, append, append_singly, check_readable, rows, value_of
 from tests.support.topic.stored_topic import TOPIC, put_topic, store_topic, write_sealed
 
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-SMALL_FILES = 10_000
+SMALL_FILES = few_or_many(2_500, 10_000)
+OF_THE_FIRST = SMALL_FILES * 3 // 5
 GRACE_SECONDS = 2
 WAIT_SECONDS = 60
 
@@ -81,11 +83,13 @@ def check_readers(folder: Path, counts: Sequence[int]) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_ten_thousand_small_files_are_few_and_every_reader_finds_each_message_once(
+def test_thousands_of_small_files_are_few_and_every_reader_finds_each_message_once(
     spark: "SparkSession", folder: Path
 ) -> None:
-    asyncio.run(store_topic(folder, sealed={0: [1] * 6000, 1: [1] * (SMALL_FILES - 6000)}, still_open=[5]))
-    counts = (6000, SMALL_FILES - 6000, 5)
+    asyncio.run(
+        store_topic(folder, sealed={0: [1] * OF_THE_FIRST, 1: [1] * (SMALL_FILES - OF_THE_FIRST)}, still_open=[5])
+    )
+    counts = (OF_THE_FIRST, SMALL_FILES - OF_THE_FIRST, 5)
     with reading_meanwhile(folder / "topics" / TOPIC, counts) as readings:
         done = compact(on_spark(spark), StoreAddress(str(folder)), TOPIC)
     assert done.files_before == SMALL_FILES + 1 and done.files_after * 50 <= done.files_before and not done.left

@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from sqlalchemy.exc import OperationalError
 
 from braidmq import Client
 from filer import keys
@@ -279,6 +277,8 @@ async def keys_below(store: Store, prefix: str) -> list[str]:
 def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes_effect: bool
 ):
+    from pyiceberg.catalog.sql import SqlCatalog
+
     export, commit = export_of(root, tmp_path / "table", "iceberg"), SqlCatalog.commit_table
 
     def dying(catalog: SqlCatalog, *args: Any) -> Any:
@@ -298,6 +298,9 @@ def test_killed_at_the_commit_of_an_iceberg_table_each_row_is_there_once(
 def test_a_catalogue_that_fails_at_the_commit_is_told_and_the_next_run_completes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.exc import OperationalError
+
     def locked(*_: Any) -> Any:
         raise OperationalError("UPDATE x", {}, Exception("database is locked"))
 
@@ -553,6 +556,8 @@ def test_members_of_values_are_columns_of_their_types(
     if table_format == "parquet":
         found = ds.dataset(tmp_path / "table", format="parquet").to_table()
     else:
+        from pyiceberg.catalog.sql import SqlCatalog
+
         catalog = SqlCatalog("braidmq", uri=f"sqlite:///{tmp_path}/table/_braidmq/catalog.db")
         paths = [task.file.file_path for task in catalog.load_table(("braidmq", "trips")).scan().plan_files()]
         # pyiceberg reads a list of structs that is null as an empty one.

@@ -24,6 +24,8 @@ from typing import Self
 NUMBER = struct.Struct("!q")
 _RECEIVED_BYTES = 65536
 _BROKER = (
+    "mq.cli.command_line",
+    "mq.cli.server.serve",
     "mq.process.server",
     "mq.cli.server.start_message",
     "filer.stores.s3.s3_store",
@@ -31,6 +33,7 @@ _BROKER = (
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.lifespan.off",
     "pydantic.v1",
+    "tests.support.broker.rehearsal",
 )
 _SPARK = ("pyspark.worker", "pandas", "braidmq.spark", "pipeline.tasks")
 # What programs import when they run.
@@ -38,6 +41,8 @@ _LATE_IMPORTS = {
     "mq.cli.main": _BROKER,
     "pyspark.daemon": _SPARK,
     "tests.support.broker.deadly_broker": _BROKER,
+    "tests.support.broker.few_files": _BROKER,
+    "tests.support.broker.steered_broker": _BROKER,
     "tests.support.store.s3_server": ("moto.moto_server.werkzeug_app", "moto.s3.responses", "waitress.server"),
 }
 

@@ -4,10 +4,11 @@ import json
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filer.event_log import MOST_CHARACTERS, MOST_ITEMS, Event, EventLog, plain
+from tests.support.thoroughness import few_or_many
 
 _log = EventLog(__name__)
 
@@ -82,6 +83,7 @@ def test_no_value_begins_a_line_or_a_field(text: str) -> None:
     assert value.startswith('"') or not set(value) & set(' ="')
 
 
+@settings(max_examples=few_or_many(10, 100))
 @given(st.text(min_size=MOST_CHARACTERS + 1))
 def test_long_values_are_cut(text: str) -> None:
     assert len(str(plain(text))) == MOST_CHARACTERS

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,17 +23,31 @@ KEYS = [f"k{number}" for number in range(12)]
 
 
 @pytest.fixture
-def braid(mq: Mq, topic: str) -> list[dict[str, Any]]:
-    """All messages of a topic whose segments were split and merged between publishes, by time."""
-    mq("topic", "create", topic, "--segments", "2", "--key-type", "string")
-    transitions = [["split", "0"], ["split", "1", "--parts", "3"], ["merge", "2", "3"], []]
-    for number, transition in enumerate(transitions):
-        for key in KEYS:
-            mq("publish", topic, f"{key} in {number}", "--key", key)
-        if transition:
-            mq("topic", transition[0], topic, *transition[1:])
-    # Several with the same timestamp, which no time can tell apart.
-    mq("publish", topic, *(f"together {number}" for number in range(9)), "--key", KEYS[0])
+def braid(mq: Mq, broker: BrokerProcess, topic: str) -> list[dict[str, Any]]:
+    """All messages of a topic whose segments were split and merged between publishes, by time.
+
+    By HTTP: the command takes longer to publish one message than a broker for all of them.
+    """
+    transitions: list[tuple[str, dict[str, int]]] = [
+        ("segments/0/split", {}),
+        ("segments/1/split", {"parts": 3}),
+        ("segments/2/merge", {"with": 3}),
+        ("", {}),
+    ]
+    with httpx.Client(base_url=f"{broker.url}/v1/topics", timeout=60, trust_env=False) as http:
+
+        def publish(key: str, *values: str) -> None:
+            messages = [{"key": key, "value": value} for value in values]
+            http.post(f"{topic}/messages", json={"messages": messages}).raise_for_status()
+
+        http.put(topic, json={"segments": 2, "key_type": "string", "value_type": "string"}).raise_for_status()
+        for number, (path, how) in enumerate(transitions):
+            for key in KEYS:
+                publish(key, f"{key} in {number}")
+            if path:
+                http.post(f"{topic}/{path}", json=how).raise_for_status()
+        # Several with the same timestamp, which no time can tell apart.
+        publish(KEYS[0], *(f"together {number}" for number in range(9)))
     found = [json.loads(line) for line in mq("subscribe", topic, "--until-end", "--json").splitlines()]
     assert len(found) == len(transitions) * len(KEYS) + 9
     return sorted(found, key=lambda message: message["timestamp"])

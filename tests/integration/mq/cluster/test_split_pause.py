@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
@@ -20,8 +21,8 @@ WAITING = 20
 
 def keys_within(start: int, stop: int, count: int = 3) -> list[str]:
     candidates = (f"key-{n}" for n in range(100_000))
-    found = [key for key in candidates if start <= slot_of(key.encode()) < stop]
-    return found[:count]
+    found = (key for key in candidates if start <= slot_of(key.encode()) < stop)
+    return [*islice(found, count)]
 
 
 SPLIT_KEYS = [*keys_within(0, CUT), *keys_within(CUT, 32_768)]

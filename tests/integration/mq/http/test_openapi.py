@@ -18,8 +18,9 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from filer.stores.memory_store import MemoryStore
 from tests.support.broker.http_broker import http_broker
+from tests.support.thoroughness import few_or_many
 
-EXAMPLES = 8
+EXAMPLES = few_or_many(3, 8)
 START_SECONDS = 30
 REQUEST_SECONDS = 10
 

@@ -16,6 +16,7 @@ from braidmq.publish.receipts import Answer
 from filer.clock import settle
 from tests.support.cluster.model_cluster import ModelCluster
 from tests.support.instant_clock import InstantClock
+from tests.support.thoroughness import few_or_many
 
 KEYS = [b"key-%d" % n for n in range(12)]
 
@@ -207,7 +208,7 @@ async def test_a_table_goes_to_its_owners_in_shares() -> None:
     assert {broker for broker, _ in cluster.publishes} == {"b0", "b1", "b2"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few_or_many(20, 60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_each_message_is_stored_once_and_in_order_whatever_happens(seed: int) -> None:
     asyncio.run(_random_run(seed))

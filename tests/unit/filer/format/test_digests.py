@@ -23,6 +23,7 @@ from filer.format.segment_file import (
     read_footer,
 )
 from filer.segment.segment_log import SegmentRef
+from tests.support.thoroughness import few_or_many
 from tests.support.topic.damage import damaged, with_bit_flipped
 from tests.support.topic.segment_files import rows
 
@@ -66,7 +67,7 @@ def test_every_byte_of_a_file_is_covered(kind: str) -> None:
             raise AssertionError(f"{name} was not noticed")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few_or_many(100, 300), deadline=None)
 @given(kind=st.sampled_from(sorted(KINDS)), bits=st.sets(st.integers(0, 1 << 20), min_size=1, max_size=4))
 def test_any_bits_are_noticed(kind: str, bits: set[int]) -> None:
     data = KINDS[kind]

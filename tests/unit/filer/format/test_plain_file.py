@@ -15,6 +15,7 @@ from filer.format.plain.plain_file import is_plain
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.format.schema import KeyType, ValueType, log_schema
 from filer.format.segment_file import Footer, SegmentFileEncoder, decode, encode, mark_json
+from tests.support.thoroughness import few_or_many
 
 NOISE = np.random.default_rng(7).bytes(1024**2)
 DAWN_US = 1_700_000_000_000_000
@@ -146,7 +147,7 @@ def plain_rows(draw: st.DrawFn) -> pa.Table:
     return mark_json(rows) if value_type == "json" else rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few_or_many(50, 150), deadline=None)
 @given(plain_rows())
 def test_any_file_of_plain_messages_is_the_one_that_arrow_writes(rows: pa.Table) -> None:
     assert is_plain(rows)
@@ -156,7 +157,7 @@ def test_any_file_of_plain_messages_is_the_one_that_arrow_writes(rows: pa.Table)
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=700).map(sorted))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few_or_many(25, 60), deadline=None)
 def test_numbers_are_packed_so_that_arrow_reads_them(numbers: list[int]) -> None:
     """Also where they jump as no offsets and times do."""
     table = pa.table({"number": numbers})

@@ -17,6 +17,7 @@ from groups.records import Created, Membership, Record, Snapshot, from_json, to_
 from groups.settings import GroupSettings
 from groups.stream.members import StreamMembers, Verdict
 from groups.stream.progress import StreamProgress
+from tests.support.thoroughness import few_or_many
 
 SETTINGS = GroupSettings(mode="stream", session_seconds=3)
 NAMES = "abc"
@@ -286,7 +287,7 @@ class World:
                 self.befall(coordinator)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(few_or_many(4, 8)))
 def test_promises_are_kept(seed: int) -> None:
     world = World(seed)
     world.run(STEPS)

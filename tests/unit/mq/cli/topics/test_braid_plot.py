@@ -1,21 +1,27 @@
 """The picture of the braid: what is drawn where, and what is left out where there is no room for it."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
 from braidmq.models import SegmentLife
 from filer.slots import SLOTS
-from mq.cli.topics.braid_plot import draw_braid, norm
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BEGIN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW = BEGIN + timedelta(hours=10)
 NOW_US = int(NOW.timestamp() * 1e6)
+
+
+def draw_braid(*drawn: Any, **how: Any) -> "Figure":
+    """As the product does. Only who draws imports matplotlib, and not every worker."""
+    from mq.cli.topics import braid_plot
+
+    return braid_plot.draw_braid(*drawn, **how)
 
 
 def life(number: int, bounds: tuple[int, int], opened: float, sealed: float | None, **more: Any) -> SegmentLife:
@@ -34,6 +40,8 @@ def life(number: int, bounds: tuple[int, int], opened: float, sealed: float | No
 
 def drawn(lives: list[SegmentLife]) -> tuple[list[tuple[float, float, float, float]], list[str]]:
     """Each rectangle (hours and slots), and what is written."""
+    from matplotlib.collections import PolyCollection
+
     axes = draw_braid("t", lives, now_us=NOW_US).axes[0]
     (rectangles,) = (each for each in axes.collections if isinstance(each, PolyCollection))
     begin_days = BEGIN.timestamp() / 86_400
@@ -88,12 +96,16 @@ def test_where_there_is_room_for_the_id_only() -> None:
     ],
 )
 def test_colours_from_rates(rates: list[float], logarithmic: bool, bounds: tuple[float, float]) -> None:
+    from matplotlib.colors import LogNorm
+
+    from mq.cli.topics.braid_plot import norm
+
     scale = norm(np.array(rates))
     assert isinstance(scale, LogNorm) is logarithmic
     assert (scale.vmin, scale.vmax) == bounds
 
 
-def legend_of(figure: Figure) -> list[str]:
+def legend_of(figure: "Figure") -> list[str]:
     legend = figure.axes[0].get_legend()
     return [] if legend is None else [text.get_text() for text in legend.get_texts()]
 

@@ -25,6 +25,7 @@ from mq.process.connections.limits import connection_limits
 from mq.process.connections.protocol import LimitedProtocol, plain_body_bytes
 from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
+from tests.support.thoroughness import few_or_many
 from tests.unit.mq.process.connections.test_protocol import Transport
 
 KIB = 1024
@@ -230,7 +231,7 @@ def cut(data: bytes, at: Sequence[int]) -> list[bytes]:
 LAST = [request("/take", b"0123456789ab", more="connection: close\r\n"), request("/take", b"behind the last")]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=few_or_many(100, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(LAST, [])
 @example(LAST, [70])
 @given(

@@ -20,6 +20,7 @@ from mq.process.connections.refusals import CROWDED, Refusal
 from mq.process.connections.small_frames import MOST_TEXTS, SMALL_BYTES, other_frames, small_texts
 from mq.process.connections.web_socket import WebSocket
 from tests.support.broker.raw_socket import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
+from tests.support.thoroughness import few_or_many
 
 LONGEST_BYTES = 6_000
 """The longest message. It is longer than what is a small frame."""
@@ -177,7 +178,7 @@ def _cut(data: bytes, places: Sequence[int]) -> Iterator[bytes]:
         yield data[start:stop]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few_or_many(50, 150), deadline=None)
 @given(st.lists(_frames, max_size=8), _cuts)
 @example([frame(b"a"), frame(b"b" * 200)], [1, 2, 6, 7, 8, 9, 12])
 @example([frame(b"", PING), frame(b"a"), frame(b"f", fin=False), frame(b"a"), frame(b"g", CONTINUATION)], [])
