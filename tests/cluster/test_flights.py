@@ -29,6 +29,7 @@ from filer.segment.live_files import live_names
 from tests.support.broker.broker_process import BrokerProcess
 from tests.support.process.mq import mq
 from tests.support.store.s3_server import s3_server
+from tests.support.thoroughness import few_or_many
 from tests.support.topic.flights import ALL_FLIGHTS, KEY, ROW, Flights, write_flights
 from tests.support.topic.offline_readers import COLUMNS, by_duckdb, by_pandas, by_polars, by_spark, in_order
 
@@ -36,6 +37,8 @@ from tests.support.topic.offline_readers import COLUMNS, by_duckdb, by_pandas, b
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 TOPIC = "flights"
+# The first of them, or all of a year.
+COUNT, WITHOUT_KEY = few_or_many(100_000, ALL_FLIGHTS), few_or_many(547, 2512)
 SEGMENTS = 4
 SEGMENT_FILES = "segment=*/*.parquet"
 # Readers that know nothing of roll-ups can read a folder before there are any, and once grace is over.
@@ -70,9 +73,9 @@ class Topic:
 
 @pytest.fixture(scope="module")
 def all_flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topic]:
-    """All of them on a local directory."""
+    """On a local directory."""
     folder = tmp_path_factory.mktemp("flights")
-    flights = write_flights(folder / "flights.csv")
+    flights = write_flights(folder / "flights.csv", count=COUNT)
     with BrokerProcess(data=folder / "data", args=NO_UPKEEP) as broker:
         publish(broker.url, flights)
         yield Topic(broker.url, folder / "data", flights)
@@ -159,8 +162,8 @@ def same_positions(positions: pa.Table, expected: pa.Table) -> bool:
 
 
 def test_client(all_flights: Topic) -> None:
-    assert all_flights.flights.count == ALL_FLIGHTS
-    assert all_flights.flights.table[KEY].null_count == 2512
+    assert all_flights.flights.count == COUNT
+    assert all_flights.flights.table[KEY].null_count == WITHOUT_KEY
     check_read(by_client(all_flights.url), all_flights.flights)
 
 
@@ -229,7 +232,7 @@ def s3_endpoint() -> Iterator[str]:
 
 def test_same_on_s3(s3_endpoint: str, tmp_path: Path) -> None:
     """A quarter of the flights on S3 and on a directory: the same files, the same answers."""
-    flights = write_flights(tmp_path / "flights.csv", count=ALL_FLIGHTS // 4)
+    flights = write_flights(tmp_path / "flights.csv", count=COUNT // 4)
     s3 = boto3.client(
         "s3",
         endpoint_url=s3_endpoint,

@@ -25,6 +25,7 @@ from tests.support.format_snippets import (
     rows_of,
 )
 from tests.support.store.quick_folder import quick_folder
+from tests.support.thoroughness import few_or_many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 TOPIC, SEGMENTS = "demo", 2
-MESSAGES = 10_000
+MESSAGES = few_or_many(6_000, 10_000)
 # Readers take the processors from the publisher, so they read once for each of these.
 BETWEEN_READS = 2000
 GRACE_SECONDS = 12

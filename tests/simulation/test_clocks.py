@@ -29,8 +29,9 @@ from filer.topic.topic_state import Segment, TopicState
 from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.retention import plan_retention
 from tests.simulation.test_segment_log import ACTIONS, GRACE_SECONDS, Process, Simulation
+from tests.support.thoroughness import few_or_many
 
-SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "30"))
+SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", few_or_many(12, 30)))
 MOST_SEEDS = 30
 """Within so many schedules each of the old rules must be found out."""
 RETENTION_SECONDS = 120.0

@@ -12,13 +12,14 @@ import httpx
 
 from leader import leader_loop
 from leader.policy.placement import early_orphans
+from tests.support.thoroughness import few_or_many
 from tests.support.virtual.virtual_cluster import SESSION_SECONDS, VirtualCluster
 from tests.support.virtual.virtual_time import run_in_virtual_time
 
 BROKERS = ("a", "b", "c", "d")
 FINISH_SECONDS = 120.0
 # It ends at the line that decides, then so many steps later, and so on until it gets to the end.
-STRIDE, FEWEST_STEPS, MOST_STEPS = 5, 20, 250
+STRIDE, FEWEST_STEPS, MOST_STEPS = few_or_many(10, 5), 20, 250
 
 
 class EndingLeader:

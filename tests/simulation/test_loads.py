@@ -47,8 +47,9 @@ from mq.base.errors import Conflict, NotFound, Repeatable, TransitionUnderWay
 from mq.topic.topic_reader import TopicReader
 from tests.support.broker.killed_leaders import TOPIC, Chronicle
 from tests.support.broker.simulated_broker import GRACE_SECONDS, SimulatedBroker
+from tests.support.thoroughness import few_or_many
 
-SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "10"))
+SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", few_or_many(6, 10)))
 STEPS = 200
 BROKERS = 3
 LOADS = ("x", "y", "z")

@@ -32,9 +32,10 @@ from tests.support.inline_executor import InlineExecutor
 from tests.support.segment.sealed_chain import SealedChain
 from tests.support.segment.segment_owners import GRACE_SECONDS, owner, single, stored_values
 from tests.support.segment.upkeeps import upkeep_of
+from tests.support.thoroughness import few_or_many
 from tests.support.topic.segment_files import list_live
 
-SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", "60"))
+SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", few_or_many(25, 60)))
 STEPS = 150
 PROCESSES = 3
 RATES = {

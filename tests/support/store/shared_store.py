@@ -22,6 +22,8 @@ from tests.support.store.s3_server import S3_ENVIRONMENT, s3_server
 from tests.support.topic.topic_history import TopicHistory
 
 POLL_SECONDS = 0.002
+LOOKS_BETWEEN_LISTINGS = 25
+"""To look for new topics takes longer than to see whether the records of those that are known have changed."""
 PREFIX = "some/prefix"
 
 
@@ -65,6 +67,8 @@ class SharedDirectory:
         self.root = root
         self.environment: dict[str, str] = {}
         self._histories: dict[str, TopicHistory] = {}
+        # Of each record what told it last from the versions before: another version is another file.
+        self._records: dict[Path, tuple[int, int] | None] = {}
         self._looking = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="topic-watcher", daemon=True)
@@ -92,6 +96,7 @@ class SharedDirectory:
 
     def topic_histories(self) -> list[TopicHistory]:
         """All versions that the thread has seen."""
+        self._list()
         self._look()
         return list(self._histories.values())
 
@@ -104,15 +109,28 @@ class SharedDirectory:
         return DirectoryObjects(self.root)
 
     def _watch(self) -> None:
+        looks = 0
         while not self._stop.wait(POLL_SECONDS):
+            if looks % LOOKS_BETWEEN_LISTINGS == 0:
+                self._list()
+            looks += 1
             self._look()
+
+    def _list(self) -> None:
+        with self._looking:
+            for path in self.root.glob(f"{keys.TOPICS}*/topic.json"):
+                self._records.setdefault(path, None)
 
     def _look(self) -> None:
         with self._looking:
-            for path in self.root.glob(f"{keys.TOPICS}*/topic.json"):
-                topic = path.parent.name
+            for path, known in self._records.items():
                 with contextlib.suppress(FileNotFoundError):
-                    self._histories.setdefault(topic, TopicHistory(topic)).record(path.read_bytes())
+                    found = path.stat()
+                    # Before it is read: if another one takes its place meanwhile, that is read again.
+                    if (now := (found.st_ino, found.st_mtime_ns)) != known:
+                        topic = path.parent.name
+                        self._histories.setdefault(topic, TopicHistory(topic)).record(path.read_bytes())
+                        self._records[path] = now
 
 
 class S3Bucket:
