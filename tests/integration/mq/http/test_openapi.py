@@ -20,6 +20,9 @@ from filer.stores.memory_store import MemoryStore
 from tests.support.broker.http_broker import http_broker
 from tests.support.thoroughness import few_or_many
 
+# Half a minute of processor time, of which busy machines give little.
+pytestmark = pytest.mark.timeout(400)
+
 EXAMPLES = few_or_many(3, 8)
 START_SECONDS = 30
 REQUEST_SECONDS = 10
