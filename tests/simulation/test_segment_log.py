@@ -8,7 +8,6 @@ again and again to whoever owns a segment: they too are there once, where every 
 
 import asyncio
 import contextlib
-import os
 import random
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
@@ -32,10 +31,11 @@ from tests.support.inline_executor import InlineExecutor
 from tests.support.segment.sealed_chain import SealedChain
 from tests.support.segment.segment_owners import GRACE_SECONDS, owner, single, stored_values
 from tests.support.segment.upkeeps import upkeep_of
-from tests.support.thoroughness import few_or_many
+from tests.support.thoroughness import seeds
 from tests.support.topic.segment_files import list_live
 
-SEEDS = int(os.environ.get("BRAIDMQ_TEST_SEEDS", few_or_many(25, 60)))
+# Those few notice a writer that takes 412, or an unknown outcome, for success or failure, and one without windows.
+SEEDS = seeds(60, few=range(25, 51))
 STEPS = 150
 PROCESSES = 3
 RATES = {
@@ -289,7 +289,7 @@ async def simulated(seed: int) -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_any_schedule(seed: int) -> None:
     await simulated(seed)
 
