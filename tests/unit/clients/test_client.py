@@ -20,6 +20,7 @@ from braidmq import (
     TopicNotFound,
 )
 from braidmq.blocking import LoopThread
+from braidmq.blocking_producer import _MOST_GATHERINGS
 from filer.clock import ManualClock
 from tests.support.broker.fake_broker import FakeBroker, Fault, problem, streamed
 from tests.support.instant_clock import InstantClock
@@ -159,10 +160,11 @@ def test_send_waits_while_nothing_is_answered(sync: Client, broker: FakeBroker) 
 
         sending = threading.Thread(target=send)
         sending.start()
-        while not sent or _grows(sent):
-            pass
-        # Two kilobytes, the request in flight included, and the eight gatherings of a kilobyte that wait for room.
-        assert 10 < len(sent) < 120
+        while not sent or len(producer._gatherings) <= _MOST_GATHERINGS:
+            sending.join(0.01)
+        # All of it would be sent by now. Two kilobytes wait, the request in flight included, and eight gatherings.
+        sending.join(0.3)
+        assert sending.is_alive() and 10 < len(sent) < 120
         sync._loop.call(_open_gate, broker)
         sending.join()
     assert broker.values("t") == [b"%03d" % n * 30 for n in range(1000)]
@@ -170,12 +172,6 @@ def test_send_waits_while_nothing_is_answered(sync: Client, broker: FakeBroker) 
 
 async def _open_gate(broker: FakeBroker) -> None:
     broker.gate.set()
-
-
-def _grows(items: list[int]) -> bool:
-    before = len(items)
-    time.sleep(0.2)
-    return len(items) > before
 
 
 def test_an_interrupt_while_there_is_no_room_loses_nothing(broker: FakeBroker) -> None:
