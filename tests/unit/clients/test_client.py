@@ -174,6 +174,15 @@ async def _open_gate(broker: FakeBroker) -> None:
     broker.gate.set()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whoever starts the tests in the background may have them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_there_is_no_room_loses_nothing(broker: FakeBroker) -> None:
     broker.add_topic("t")
     broker.gate.clear()
