@@ -19,8 +19,8 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 # Tests start hundreds of Pythons. Let them keep what they compile, even if the environment says otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster chaos prove \
-	trials fuzz bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+.PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
+	chaos prove trials fuzz bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -54,9 +54,8 @@ test-fast: $(VENV)/.all
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(FAST_TESTS) $(ARGS)
 
 # Other runs draw a few examples at random, others each time: tests/support/thoroughness.py.
-test-thorough: $(VENV)/.all
-	BRAIDMQ_TEST_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup \
-		$(FAST_TESTS) tests/integration/pipeline $(ARGS)
+test-thorough:
+	BRAIDMQ_TEST_THOROUGH=1 $(MAKE) test
 
 check lint: style imports types
 

@@ -1,4 +1,4 @@
-"""How many random examples, seeds and files a test has: a few in each run of all tests, many in `make thorough`.
+"""How many random examples, seeds and files a test has: a few in each run of all tests, many in `make test-thorough`.
 
 Each run draws others where a test draws at random, so a few of them find, in time, what many find at once.
 """
