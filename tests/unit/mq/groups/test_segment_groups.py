@@ -96,15 +96,16 @@ def make_group(
     )
 
 
+async def earliest() -> Beginning:
+    return Beginning(None, {0: 0})
+
+
 async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first record lies below the checkpoint, and was acknowledged after that had begun."""
     monkeypatch.setattr(group_log, "CHECKPOINT_RECORDS", 1)
     clock, log = ManualClock(), Log()
     groups = SegmentGroups(log, clock, partial(make_group, clock))  # type: ignore[arg-type]
     await groups.ready()
-
-    async def earliest() -> Beginning:
-        return Beginning(None, {0: 0})
 
     async def create(name: str) -> None:
         await groups.create("t", name, default_settings("t", "stored"), earliest)
@@ -182,9 +183,6 @@ async def test_a_group_whose_name_comes_back_while_a_record_is_on_its_way_is_not
     groups = SegmentGroups(cast(Any, log), clock, partial(make_group, clock))
     await groups.ready()
 
-    async def earliest() -> Beginning:
-        return Beginning(None, {0: 0})
-
     settings = default_settings("t", "stored")
     group, _ = await groups.create("t", "g", settings, earliest)
     group.source = cast(GroupSource, name)
@@ -222,9 +220,6 @@ async def test_while_the_log_is_read_again_nobody_is_told_that_there_is_no_group
     clock, log = ManualClock(), SlowLog()
     groups = SegmentGroups(cast(Any, log), clock, partial(make_group, clock))
     await groups.ready()
-
-    async def earliest() -> Beginning:
-        return Beginning(None, {0: 0})
 
     settings = default_settings("t", "stored")
     group, _ = await groups.create("t", "g", settings, earliest)

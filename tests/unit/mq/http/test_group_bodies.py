@@ -5,35 +5,20 @@ from typing import Any
 import pytest
 
 from filer.errors import InvalidInput
+from mq.http.consuming import group_bodies
 from mq.http.consuming.group_bodies import (
     AckBody,
     ClaimBody,
     CommitBody,
     ExtensionBody,
-    HeartbeatBody,
-    JoinBody,
-    LeaveBody,
     LetGoBody,
-    MessagesBody,
     RedriveBody,
     ReleaseBody,
-    ResetBody,
 )
 from mq.http.json_body import JsonBody, checked_body
 
 BODIES: list[type[JsonBody]] = [
-    AckBody,
-    ClaimBody,
-    CommitBody,
-    ExtensionBody,
-    HeartbeatBody,
-    JoinBody,
-    LeaveBody,
-    LetGoBody,
-    MessagesBody,
-    RedriveBody,
-    ReleaseBody,
-    ResetBody,
+    each for each in vars(group_bodies).values() if isinstance(each, type) and JsonBody in each.__mro__[1:]
 ]
 WRONG: list[Any] = [None, True, "x", "x" * 10_000, "", -1, 2**63, 0.5, float("inf"), [], [1], ["x"] * 10_001, {}, [{}]]
 NAMES_OF_A_PROGRAM = (
