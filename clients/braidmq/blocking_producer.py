@@ -130,7 +130,7 @@ def _acknowledgement(outcome: _Outcome, index: int) -> Acknowledgement:
     if isinstance(what, Exception):
         raise what
     if what is None:
-        raise ClientClosed("the client or the producer was closed before this message was acknowledged")
+        raise ClientClosed("the client or the producer was closed before this message was answered: it may be stored")
     return what.acknowledgement(outcome.first_row + index)
 
 
@@ -221,6 +221,8 @@ class Producer:
         that cannot be sent, `ClientClosed` after `close`, and whatever an upload raises.
         """
         self._producer.check_open()
+        if not self._loop.is_open:
+            raise ClientClosed()
         if not is_inline(value, self._value_bytes):
             return self._send_alone(OutgoingMessage(value, key, headers or {}, event_time))
         if headers or event_time is not None:

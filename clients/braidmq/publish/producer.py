@@ -1,6 +1,7 @@
 """A producer: collects messages for a moment, sends them in batches, and acknowledges each."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,9 +36,10 @@ class ProducerSettings:
     max_pending_bytes: int
 
     def __post_init__(self) -> None:
-        if self.linger_seconds < 0 or not 0 < self.batch_bytes <= self.max_pending_bytes:
+        if not (0 <= self.linger_seconds < math.inf and 0 < self.batch_bytes <= self.max_pending_bytes):
             raise InvalidArgument(
-                "a producer needs linger_seconds of 0 or more, and batch_bytes of 1 up to max_pending_bytes"
+                "a producer needs linger_seconds of 0 or more, and batch_bytes of 1 up to max_pending_bytes, not "
+                f"{self.linger_seconds}, {self.batch_bytes} and {self.max_pending_bytes}"
             )
 
 

@@ -202,6 +202,19 @@ def test_an_interrupt_while_there_is_no_room_loses_nothing(broker: FakeBroker) -
     assert broker.values("t") == [b"%02d" % n * 34 for n in range(2)]
 
 
+def test_a_producer_of_a_closed_client_takes_nothing(broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    client = Client("http://b", http_transport=broker.transport)
+    producer = client.producer("t", linger_seconds=1000)
+    gathered = producer.send("v")
+    client.close()
+    for _ in range(3):
+        with pytest.raises(ClientClosed):
+            producer.send("w")
+    with pytest.raises(ClientClosed):
+        gathered.result()
+
+
 def test_a_time_limit_of_the_call_itself_is_raised() -> None:
     async def late() -> None:
         raise TimeoutError("of the call")

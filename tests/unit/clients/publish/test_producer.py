@@ -269,3 +269,9 @@ async def test_large_values_are_uploaded_and_keep_their_order(broker: FakeBroker
     assert [(row["value"], row["_ref"] is not None) for row in topic.rows[0]] == [
         (b"a", False), (None, True), (b"b", False),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("linger_seconds", [-1, float("nan"), float("inf")])
+async def test_a_time_to_linger_is_a_time(client: AsyncClient, linger_seconds: float) -> None:
+    with pytest.raises(InvalidArgument, match=f"linger_seconds of 0 or more.*{linger_seconds}"):
+        client.producer("t", linger_seconds=linger_seconds)
