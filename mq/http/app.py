@@ -169,9 +169,9 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     first: dict[str, Any] = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if part not in ("query", "path"))
     malformed = first["type"] in ("json_invalid",)
-    detail = f"{field}: {plain_message(first['msg'])}" + (
-        f", not {first['input']!r:.80}" if "input" in first and not malformed else ""
-    )
+    shown = "input" in first and first["type"] != "missing" and not malformed
+    given = f", not {first['input']!r:.80}" if shown else ""
+    detail = f"{field}: {plain_message(first['msg'])}{given}"
     title = "The request cannot be parsed" if malformed else "The request is not valid"
     return problem_response(Problem("invalid-request", title, 400 if malformed else 422, detail))
 

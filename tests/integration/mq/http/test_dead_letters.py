@@ -160,6 +160,8 @@ async def test_a_group_without_dead_letters(memory_broker: HttpBroker) -> None:
     check_problem(await memory_broker.client.post(f"{G}/redrive"), 409, "no-dead-letters")
     check_problem(await memory_broker.client.get(f"{G}/messages?state=dead"), 409, "no-dead-letters")
     check_problem(await memory_broker.client.get(f"{G}/messages?state=none"), 422, "invalid-request")
+    missing = await memory_broker.client.get(f"{G}/messages")
+    assert missing.json()["detail"] == "state: it is missing"
     check_problem(await memory_broker.client.get(f"{G}/messages?state=dead&after=x"), 422, "invalid-request")
 
 
