@@ -90,9 +90,11 @@ class SharedReceipts:
 
     def result(self, number: int) -> Acknowledgement:
         """Wait for what becomes of a message. Raises what the publish raised."""
-        self._asked.add(number)
-        found = self._find(number) or self._loop.call(self._wait_for, number)
-        return _acknowledgement(*found)
+        found = self._find(number)
+        if found is None or isinstance(found[0].result, Exception):
+            # Only of a failure it counts whether somebody has asked.
+            self._asked.add(number)
+        return _acknowledgement(*(found or self._loop.call(self._wait_for, number)))
 
     def told(self, number: int) -> str:
         """What is known of a message, without asking its receipt."""

@@ -17,7 +17,7 @@ class RowColumns:
     `size_bytes` is about what they take in a request.
     """
 
-    __slots__ = ("_is_plain", "event_times_us", "headers", "keys", "size_bytes", "uploads", "values")
+    __slots__ = ("event_times_us", "headers", "keys", "size_bytes", "uploads", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
@@ -26,8 +26,6 @@ class RowColumns:
         self.event_times_us: list[int | None] | None = None
         self.uploads: list[Upload | None] | None = None
         self.size_bytes = 0
-        # Whether messages have nothing but keys and values: looked at for each that is added.
-        self._is_plain = True
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Self:
@@ -45,8 +43,6 @@ class RowColumns:
         self.keys.append(key)
         self.values.append(value)
         self.size_bytes += size_bytes
-        if self._is_plain:
-            return
         if self.headers is not None:
             self.headers.append(())
         if self.event_times_us is not None:
@@ -58,8 +54,6 @@ class RowColumns:
         """Append a message."""
         before = len(self.keys)
         self.add_plain(row.key, row.value, row.size_bytes)
-        if row.headers or row.event_time_us is not None or row.upload is not None:
-            self._is_plain = False
         if row.headers:
             self.headers = self.headers or [()] * (before + 1)
             self.headers[before] = row.headers
@@ -92,7 +86,6 @@ class RowColumns:
         first.headers, second.headers = _cut(self.headers, row)
         first.event_times_us, second.event_times_us = _cut(self.event_times_us, row)
         first.uploads, second.uploads = _cut(self.uploads, row)
-        first._is_plain = second._is_plain = self._is_plain
         first.size_bytes = first._measured_bytes()
         second.size_bytes = self.size_bytes - first.size_bytes
         return first, second
@@ -105,7 +98,6 @@ class RowColumns:
         taken.headers = _taken(self.headers, rows)
         taken.event_times_us = _taken(self.event_times_us, rows)
         taken.uploads = _taken(self.uploads, rows)
-        taken._is_plain = self._is_plain
         taken.size_bytes = taken._measured_bytes()
         return taken
 
@@ -125,7 +117,6 @@ def joined(parts: Sequence[RowColumns]) -> RowColumns:
     whole.headers = _joined([(part.headers, len(part)) for part in parts], ())
     whole.event_times_us = _joined([(part.event_times_us, len(part)) for part in parts], None)
     whole.uploads = _joined([(part.uploads, len(part)) for part in parts], None)
-    whole._is_plain = all(part._is_plain for part in parts)
     whole.size_bytes = sum(part.size_bytes for part in parts)
     return whole
 
