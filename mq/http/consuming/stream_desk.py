@@ -69,7 +69,7 @@ class StreamDesk:
         if all(each is None for each in accepted):
             raise Conflict(
                 "member-fenced",
-                f"none of these {len(commits)} segments is with member {asked.member_id!r} under that epoch any more, "
+                f"none of these segments is with member {asked.member_id!r} under that epoch any more, "
                 "and no position has moved: whoever has them now goes on from the last commit that was accepted",
             )
         outcomes = list(zip(commits, accepted, strict=True))
