@@ -10,6 +10,40 @@ import pytest
 Mq = Callable[..., str]
 
 
+def check_files(mq: Mq, mq_fails: Mq, group: str, one: str, other: str) -> None:
+    """Other engines get a member's messages alone, and of the whole each message's topic."""
+    shown: list[tuple[str, str, list[tuple[str, ...]]]] = [(one, "value", [("a",), ("b",)]), (other, "value", [("c",)])]
+    shown += [(group, "value, _topic", [("a", one), ("b", one), ("c", other)])]
+    with duckdb.connect() as connection:
+        for name, columns, rows in shown:
+            connection.execute(mq("files", "sql", name))
+            assert connection.sql(f'SELECT {columns} FROM "{name}" ORDER BY _offset').fetchall() == rows
+    for name, values in ((one, ["a", "b"]), (group, ["a", "b", "c"])):
+        names: dict[str, Any] = {}
+        exec(mq("files", "sql", name, "--engine", "polars"), names)
+        assert names["messages"].collect()["value"].to_list() == values
+    for command in (("files", "ls", one), ("files", "cat", one)):
+        assert f"WHERE _topic = '{one}'" in mq_fails(*command)
+    assert len(mq("files", "ls", group).splitlines()) > 2
+    # A member has no files that could be checked, and to find none damaged would say nothing.
+    assert f"lie in the files of topic group '{group}': check that" in mq_fails("verify", one)
+    assert "sound" in mq("verify", group) and "sound" in mq("verify", "--all")
+
+
+def check_readings(mq: Mq, folder: Path, group: str, one: str, other: str) -> None:
+    """Who reads the whole as a table, as a file, or in a consumer group sees each message's topic too."""
+    table = [line.split()[2:] for line in mq("subscribe", group, "--until-end", "--format", "table").splitlines()]
+    assert table == [["topic", "key", "value"], [one, "a"], [one, "b"], [other, "c"]]
+    for name, column in ((group, [one, one, other]), (one, None)):
+        path = folder / f"{name}.parquet"
+        mq("subscribe", name, "--until-end", "--format", "parquet", "--output", str(path))
+        written = pq.read_table(path)
+        assert (written["_topic"].to_pylist() if "_topic" in written.column_names else None) == column
+        assert written["value"].to_pylist() == (["a", "b", "c"] if column else ["a", "b"])
+    claimed = mq("subscribe", group, "--group", "s", "--limit", "3", "--json")
+    assert [json.loads(line)["topic"] for line in claimed.splitlines()] == [one, one, other]
+
+
 def test_the_life_of_a_topic_group(
     mq: Mq,
     mq_json: Callable[..., Any],
@@ -46,34 +80,8 @@ def test_the_life_of_a_topic_group(
     (segment,) = mq_json("topic-group", "describe", group)["segments"]
     assert segment["end_offset"] == 3
     assert "member of topic group" in mq_fails("topic", "delete", one, "--yes")
-    # Other engines get a member's messages alone, and of the whole each message's topic.
-    shown: list[tuple[str, str, list[tuple[str, ...]]]] = [(one, "value", [("a",), ("b",)]), (other, "value", [("c",)])]
-    shown += [(group, "value, _topic", [("a", one), ("b", one), ("c", other)])]
-    with duckdb.connect() as connection:
-        for name, columns, rows in shown:
-            connection.execute(mq("files", "sql", name))
-            assert connection.sql(f'SELECT {columns} FROM "{name}" ORDER BY _offset').fetchall() == rows
-    for name, values in ((one, ["a", "b"]), (group, ["a", "b", "c"])):
-        names: dict[str, Any] = {}
-        exec(mq("files", "sql", name, "--engine", "polars"), names)
-        assert names["messages"].collect()["value"].to_list() == values
-    for command in (("files", "ls", one), ("files", "cat", one)):
-        assert f"WHERE _topic = '{one}'" in mq_fails(*command)
-    assert len(mq("files", "ls", group).splitlines()) > 2
-    # A member has no files that could be checked, and to find none damaged would say nothing.
-    assert f"lie in the files of topic group '{group}': check that" in mq_fails("verify", one)
-    assert "sound" in mq("verify", group) and "sound" in mq("verify", "--all")
-    # Whoever reads the whole as a table, as a file, or as a member of a consumer group sees each message's topic too.
-    table = [line.split()[2:] for line in mq("subscribe", group, "--until-end", "--format", "table").splitlines()]
-    assert table == [["topic", "key", "value"], [one, "a"], [one, "b"], [other, "c"]]
-    for name, column in ((group, [one, one, other]), (one, None)):
-        path = tmp_path / f"{name}.parquet"
-        mq("subscribe", name, "--until-end", "--format", "parquet", "--output", str(path))
-        written = pq.read_table(path)
-        assert (written["_topic"].to_pylist() if "_topic" in written.column_names else None) == column
-        assert written["value"].to_pylist() == (["a", "b", "c"] if column else ["a", "b"])
-    claimed = mq("subscribe", group, "--group", "s", "--limit", "3", "--json")
-    assert [json.loads(line)["topic"] for line in claimed.splitlines()] == [one, one, other]
+    check_files(mq, mq_fails, group, one, other)
+    check_readings(mq, tmp_path, group, one, other)
     # The consumers of a group of a member are told by name.
     assert mq("work", one, "--group", "g", "--idle", "0.5s", "--", "cat") == "ab"
     assert "lag" in mq("group", "describe", one, "g")
