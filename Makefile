@@ -20,7 +20,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	chaos prove trials fuzz bench bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -35,6 +35,7 @@ help:
 	@echo "make fuzz       mutated HTTP for SECONDS=300, at publishes with the fast path and without it: are they alike?"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
+	@echo "make bench-peers  beside Kafka and NATS, as far as Java 17, Maven and Go are there (ARGS='--only CASE --seconds 1')"
 	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
 
 run: $(VENV)/.server
@@ -100,6 +101,9 @@ fuzz: $(VENV)/.all
 
 bench: $(VENV)/.all
 	$(BIN)/python bench/throughput.py $(ARGS)
+
+bench-peers: $(VENV)/.all
+	$(BIN)/python -m bench.beside_peers $(ARGS)
 
 bench-cluster: $(VENV)/.all
 	$(BIN)/python bench/cluster.py $(ARGS)

@@ -5,28 +5,20 @@ python -m bench.group_consumers --consumers 300 --idle 1000
 
 import argparse
 import asyncio
-import os
-import sys
 import time
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import httpx
 import orjson
 
+from bench.harness.process_use import processor_seconds
 from bench.harness.server_process import BenchFailed, running_server, scratch_folder
 
 TOPIC = "/v1/topics/bench"
 GROUP, IDLE_GROUP = f"{TOPIC}/groups/g", f"{TOPIC}/groups/idle"
 SEGMENTS, CLAIMED = 6, 10
 PUBLISHED_AT_ONCE, PAUSE_SECONDS = 1_000, 0.05
-
-
-def processor_seconds(pid: int) -> float:
-    """What a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Consumer:
@@ -140,4 +132,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

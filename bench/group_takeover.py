@@ -25,7 +25,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.group_consumers import processor_seconds
+from bench.harness.process_use import processor_seconds
 from bench.harness.server_process import BenchFailed, running_server, scratch_folder
 
 TOPIC = "/v1/topics/bench"
@@ -115,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

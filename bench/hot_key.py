@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import orjson
 import pyarrow as pa
 
-from bench.group_consumers import processor_seconds
+from bench.harness.process_use import processor_seconds
 from bench.harness.server_process import BenchFailed, measured_broker
 from braidmq import Client
 

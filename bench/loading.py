@@ -7,20 +7,19 @@ The broker is a real `mq serve` with its files in memory (/dev/shm). See bench/R
 
 import argparse
 import asyncio
-import os
 import random
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 from rich.table import Table
 
 from bench.harness.bulk_sending import INLINE, LOADED, VALUE_BYTES, send
 from bench.harness.online_publisher import OnlinePublisher, Waits, waits_of
+from bench.harness.process_use import processor_seconds_with_children
 from bench.harness.publishing import TOPIC
 from bench.harness.running import console, machine, show_progress
 from bench.harness.server_process import BenchFailed, measured_broker
@@ -86,11 +85,11 @@ def measure_cost(messages: int, segments: int, rounds: int) -> dict[str, Cost]:
                 httpx.put(f"{url}/v1/topics/{TOPIC}", json={"segments": segments}).raise_for_status()
                 httpx.post(f"{url}/v1/topics/{TOPIC}/messages", content=b"first").raise_for_status()
                 idle_share = _idle_share(pid)
-                started_seconds, begun_at = _cpu_seconds(pid), time.perf_counter()
+                started_seconds, begun_at = processor_seconds_with_children(pid), time.perf_counter()
                 took_seconds = send(variant, url, messages, segments)
                 time.sleep(SETTLE_SECONDS)
                 idle_seconds = idle_share * (time.perf_counter() - begun_at)
-                spent_seconds = _cpu_seconds(pid) - started_seconds - idle_seconds
+                spent_seconds = processor_seconds_with_children(pid) - started_seconds - idle_seconds
             costs[variant].cpu_us.append(spent_seconds * 1e6 / messages)
             costs[variant].rates.append(messages / took_seconds)
     return costs
@@ -113,15 +112,9 @@ async def measure_disturbance(messages: int) -> tuple[Waits, Waits]:
 
 def _idle_share(pid: int) -> float:
     """Processor seconds per second of an idle broker."""
-    started_seconds = _cpu_seconds(pid)
+    started_seconds = processor_seconds_with_children(pid)
     time.sleep(IDLE_SECONDS)
-    return (_cpu_seconds(pid) - started_seconds) / IDLE_SECONDS
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Processor time of a process and of its children that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return (processor_seconds_with_children(pid) - started_seconds) / IDLE_SECONDS
 
 
 def _add_costs(table: Table, segments: int, costs: dict[str, Cost]) -> None:

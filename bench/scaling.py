@@ -262,7 +262,7 @@ def _round_steps(table: TrafficTable, states: list[TopicState]) -> Iterator[tupl
     chance = random.Random(SEED)
     reported = [_traffic(s.topic, segment.id, chance.uniform(0.1, 0.9)) for s in states for segment in s.segments]
     yield TAKING, _median_seconds(lambda: _take(table, [reported[number::BROKERS] for number in range(BROKERS)]))
-    yield CHECKING, _median_seconds(lambda: [table.apply(state) for state in states])
+    yield CHECKING, _median_seconds(lambda: _check(table, states))
     brokers = [BrokerInfo(_broker(number), "", f"zone {number % 3}", "1") for number in range(BROKERS)]
     yield "rebalancing, all even", _median_seconds(lambda: rebalance(table, brokers))
     emptied = [BrokerInfo(f"new-{number}", "", "", "1") for number in range(10)]
@@ -335,6 +335,11 @@ def _traced(make: Callable[[], _Made]) -> tuple[_Made, float]:
     megabytes = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
     return made, megabytes
+
+
+def _check(table: TrafficTable, states: list[TopicState]) -> None:
+    for state in states:
+        table.apply(state)
 
 
 def _take(table: TrafficTable, reports: Sequence[Sequence[SegmentTraffic]]) -> None:

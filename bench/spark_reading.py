@@ -140,7 +140,7 @@ class _Bench:
         found = sum(progress["numInputRows"] for progress in query.recentProgress)
         if found != self._messages:
             raise BenchFailed(f"{found} messages were streamed instead of {self._messages}")
-        return sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress) / 1000
+        return float(sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress) / 1000)
 
 
 def _table(rates: Mapping[tuple[str, str], list[float]]) -> Table:

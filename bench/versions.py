@@ -11,7 +11,6 @@ time a message is steadier than the throughput on a shared machine. With `.` as 
 
 import argparse
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.harness.process_use import processor_seconds
 from bench.harness.publishing import CASES, TOPIC, Case, prepared_body
 from bench.harness.reading_back import fill, through_the_broker
 from bench.harness.server_process import back_free_memory, running_server, scratch_folder
@@ -36,7 +36,6 @@ _GOLDEN_RATIO = 0.618
 """Its multiples fall evenly between whole numbers."""
 _WRITTEN_BYTES = 1024**3
 """More than a broker writes in a second."""
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Side:
@@ -50,10 +49,10 @@ class Side:
     def measure(self, work: Callable[[str], tuple[int, float]]) -> None:
         """`work` gets the URL of the topic, and tells how many messages it moved in how many seconds."""
         back_free_memory(self._folder, _WRITTEN_BYTES)
-        before_seconds = _processor_seconds(self._pid)
+        before_seconds = processor_seconds(self._pid)
         messages, seconds = work(self.topic)
         self.rates.append(messages / seconds)
-        self.costs.append((_processor_seconds(self._pid) - before_seconds) / messages)
+        self.costs.append((processor_seconds(self._pid) - before_seconds) / messages)
 
 
 def compare_publishing(case: Case, before: Path, rounds: int, ours_only: Sequence[str]) -> tuple[Side, Side]:
@@ -109,11 +108,6 @@ def _broker(checkout: Path, more: Sequence[str] = ()) -> Iterator[tuple[str, int
         # Of an access log, what matters is what it costs to write, not what a terminal takes to show it.
         with running_server("mq.cli.main", arguments, checkout=checkout, log=folder / "log") as (url, pid):
             yield url, pid, folder
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def _ratio(ours: list[float], theirs: list[float]) -> str:

@@ -18,11 +18,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
 
+from bench.harness.process_use import processor_seconds
 from bench.harness.server_process import BenchFailed, measured_broker
 from braidmq import Client
 
@@ -132,12 +132,6 @@ def _receive(connection: socket.socket, window: Window, measured: Measured) -> N
             now = time.monotonic()
             measured.ack_ms += [(now - sent) * 1000 for sent in window.answered(count)]
             measured.frames += count
-
-
-def processor_seconds(pid: int) -> float:
-    """Processor time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(case: Case, seconds: float) -> tuple[Measured, float]:

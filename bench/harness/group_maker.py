@@ -37,8 +37,8 @@ PUBLISHED_ROWS = 10_000
 
 async def make_groups(folder: Path, groups: int, holes: int) -> None:
     """Groups `g0`, `g1`, … that have acked every second of `2 * holes` messages."""
-    clock = SystemClock()
-    broker = Broker(open_store(StoreAddress(str(folder)), clock), clock, InProcessCoordinator(), BrokerSettings())
+    clock, settings = SystemClock(), BrokerSettings.model_validate({})
+    broker = Broker(open_store(StoreAddress(str(folder)), clock), clock, InProcessCoordinator(), settings)
     await broker.start("http://127.0.0.1:1")
     await _publish(broker, max(2 * holes, 1))
     log = await _log(broker)

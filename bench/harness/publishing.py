@@ -93,7 +93,7 @@ def _on_broker(case: Case, seconds: float) -> float:
         topic = f"{url}/v1/topics/{TOPIC}"
         httpx.put(topic, json={"segments": case.segments, "acks": "stored"}).raise_for_status()
         result = run_case(case, f"{topic}/messages", seconds)
-        acknowledged, stored = case.messages_per_request * result.requests, _stored(topic)
+        acknowledged, stored = case.messages_per_request * result.requests, stored_messages(topic)
         if stored < acknowledged:
             raise BenchFailed(f"{case.name}: {acknowledged} messages acknowledged, {stored} stored")
     return acknowledged / result.seconds
@@ -118,7 +118,7 @@ def prepared_body(case: Case) -> Iterator[tuple[Path, str]]:
         yield body, RAW if case.batch is None else ARROW
 
 
-def _stored(topic: str) -> int:
+def stored_messages(topic: str) -> int:
     """How many messages the files of the topic hold."""
     count, after = 0, None
     while True:

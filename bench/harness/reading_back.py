@@ -36,7 +36,7 @@ def read_back(*, rounds: int, show_progress: Callable[[str], None]) -> list[Read
         fill(topic)
         ways: dict[str, Callable[[], pa.Table]] = {
             "whole topic through the broker, Arrow": lambda: through_the_broker(topic),
-            "whole topic from its files, pyarrow": lambda: _from_files(topic, data),
+            "whole topic from its files, pyarrow": lambda: from_files(topic, data),
         }
         seconds: dict[str, list[float]] = {what: [] for what in ways}
         for number in range(rounds + 1):
@@ -48,16 +48,23 @@ def read_back(*, rounds: int, show_progress: Callable[[str], None]) -> list[Read
     return [_reading(what, statistics.median(duration_seconds)) for what, duration_seconds in seconds.items()]
 
 
-def fill(topic: str) -> None:
-    """Create the topic and publish to it."""
-    httpx.put(topic, json={"segments": SEGMENTS}).raise_for_status()
-    batch = random_batch(BATCH_MESSAGES, MESSAGE_BYTES)
+def fill(
+    topic: str,
+    *,
+    segments: int = SEGMENTS,
+    batches: int = BATCHES,
+    messages: int = BATCH_MESSAGES,
+    size_bytes: int = MESSAGE_BYTES,
+) -> None:
+    """Create the topic and publish so many batches to it."""
+    httpx.put(topic, json={"segments": segments}).raise_for_status()
+    batch = random_batch(messages, size_bytes)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     body = sink.getvalue().to_pybytes()
     with httpx.Client(timeout=60) as client:
-        for _ in range(BATCHES):
+        for _ in range(batches):
             client.post(f"{topic}/messages", content=body, headers={"content-type": ARROW}).raise_for_status()
 
 
@@ -85,7 +92,7 @@ def through_the_broker(topic: str) -> pa.Table:
             position = {"marker": answer.headers["braid-marker"]}
 
 
-def _from_files(topic: str, data: Path) -> pa.Table:
+def from_files(topic: str, data: Path) -> pa.Table:
     """Read the live files that the broker lists."""
     folder = data / segments_folder(TOPIC)
     listed = httpx.get(f"{topic}/files", params={"limit": 10_000}, timeout=60).raise_for_status().json()["files"]

@@ -9,20 +9,19 @@ import os
 import re
 import shutil
 import subprocess
-import tomllib
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from bench.harness.process_use import Use, used_by
 from bench.harness.running import show_progress
-from bench.harness.server_process import BenchFailed, scratch_folder
+from bench.harness.server_process import STOP_SECONDS, BenchFailed, scratch_folder
+from bench.peers.versions import FOLDER, versions
 
-_VERSIONS = Path(__file__).with_name("versions.toml")
-_FOLDER = Path(__file__).parents[2] / ".peers"
 _READY = re.compile(r"Listening for client connections on (\S+)")
 _RATE = re.compile(r"(?:aggregated stats|stats): ([\d,]+) msgs/sec")
-STOP_SECONDS = 30
 RUN_SECONDS = 300
 
 
@@ -36,12 +35,12 @@ class Nats:
 
 def nats() -> Nats:
     """Build them if they are not there. Raises `BenchFailed` without Go, or if a build fails."""
-    versions = tomllib.loads(_VERSIONS.read_text())["nats"]
-    return Nats(server=_built("nats-server", versions["server"]), tool=_built("nats", versions["tool"]))
+    pinned = versions()["nats"]
+    return Nats(server=_built("nats-server", pinned["server"]), tool=_built("nats", pinned["tool"]))
 
 
 def _built(name: str, module: str) -> Path:
-    folder = _FOLDER / module.rpartition("@")[2] / name
+    folder = FOLDER / module.rpartition("@")[2] / name
     program = folder / name
     if program.exists():
         return program
@@ -55,24 +54,67 @@ def _built(name: str, module: str) -> Path:
     return program
 
 
+@dataclass(frozen=True, slots=True)
+class NatsCounted:
+    """What its bench told, and what the server used meanwhile."""
+
+    per_second: float
+    messages: int
+    use: Use
+
+    @property
+    def processor_us(self) -> float:
+        """The server's processor time for a message."""
+        return self.use.processor_seconds / self.messages * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class JetStream:
+    """A running server."""
+
+    programs: Nats
+    address: str
+    pid: int
+
+    def bench(self, *arguments: str, messages: int, message_bytes: int) -> NatsCounted:
+        """Run `nats bench js` with these arguments."""
+        common = ["--size", f"{message_bytes}B", "--msgs", f"{messages}", "--no-progress"]
+        with used_by(self.pid) as use:
+            output = _run(self.programs, self.address, [*arguments, *common])
+        return NatsCounted(rate_told(output), messages, use)
+
+    def bench_for(self, seconds: float, *arguments: str, message_bytes: int, first: int) -> NatsCounted:
+        """Run it with `first` messages, which warm up, and then with as many as take some `seconds`."""
+        warm = self.bench(*arguments, messages=first, message_bytes=message_bytes)
+        return self.bench(*arguments, messages=max(first, int(warm.per_second * seconds)), message_bytes=message_bytes)
+
+
 @contextlib.contextmanager
-def jet_stream(programs: Nats) -> Iterator[str]:
-    """Run a server with its files in memory; yields its address."""
-    with scratch_folder() as folder:
-        command = [str(programs.server), "-js", "-sd", str(folder / "nats"), "-a", "127.0.0.1", "-p", "-1"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        try:
-            yield _address(process.stderr)
-        finally:
-            process.terminate()
-            process.wait(STOP_SECONDS)
-            process.stderr.close()
+def jet_stream(programs: Nats) -> Iterator[JetStream]:
+    """Run a new server with its files in memory."""
+    with scratch_folder() as folder, started_jet_stream(programs, folder) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def started_jet_stream(programs: Nats, folder: Path) -> Iterator[JetStream]:
+    """Run the server of a folder. It listens once it has read what is there."""
+    command = [str(programs.server), "-js", "-sd", str(folder / "nats"), "-a", "127.0.0.1", "-p", "-1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        yield JetStream(programs, _address(process.stderr), process.pid)
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS)
+        process.stderr.close()
 
 
 def _address(output: IO[str]) -> str:
     for line in output:
         if found := _READY.search(line):
+            # Drain its further output, so that it cannot fill the pipe.
+            threading.Thread(target=output.read, daemon=True).start()
             return found[1]
     raise BenchFailed("nats-server ended before it listened")
 
@@ -84,11 +126,11 @@ def claimed_per_second(
 
     With `double_ack` a consumer waits for the answer to each ack, as ours do to one ack of a batch.
     """
-    common = ["--size", f"{message_bytes}B", "--msgs", f"{messages}", "--no-progress"]
-    with jet_stream(programs) as address:
-        _run(programs, address, ["pub", "async", "bench", "--create", "--storage", "file", *common])
-        fetching = ["fetch", "--acks", "explicit", "--batch", f"{batch}", "--clients", f"{consumers}", *common]
-        return _rate(_run(programs, address, [*fetching, *(["--doubleack"] if double_ack else [])]))
+    sizes = {"messages": messages, "message_bytes": message_bytes}
+    with jet_stream(programs) as server:
+        server.bench("pub", "async", "bench", "--create", "--storage", "file", **sizes)
+        fetching = ["fetch", "--acks", "explicit", "--batch", f"{batch}", "--clients", f"{consumers}"]
+        return server.bench(*fetching, *(["--doubleack"] if double_ack else []), **sizes).per_second
 
 
 def _run(programs: Nats, address: str, arguments: list[str]) -> str:
@@ -101,9 +143,9 @@ def _run(programs: Nats, address: str, arguments: list[str]) -> str:
     return done.stdout
 
 
-def _rate(output: str) -> float:
+def rate_told(output: str) -> float:
+    """The messages a second that `nats bench` tells: its last line adds up all clients."""
     rates = _RATE.findall(output)
     if not rates:
         raise BenchFailed(f"nats bench has told no rate: {output[-500:]}")
-    # The last line adds up all clients.
     return float(rates[-1].replace(",", ""))
