@@ -28,7 +28,8 @@ PIECE_BYTES = 8 * 1024 * 1024
 BODY, ROW_GROUPS, FOOTER = "braidmq.body_digest", "braidmq.row_group_digests", "braidmq.footer_digest"
 PREVIOUS, LAST_ORIGINAL = "braidmq.previous", "braidmq.last_original"
 DIGITS = 32
-_ZEROS = "0" * DIGITS
+NO_DIGEST = "0" * DIGITS
+"""What a footer says before its own digest is known."""
 NAMES = (BODY, ROW_GROUPS, FOOTER, PREVIOUS)
 """The metadata that every file has since version 0.2; files of earlier versions have none of it."""
 _STRING = b"\x18"
@@ -66,7 +67,7 @@ class Hasher:
 
 def place_holders(previous: str, *, row_groups: int) -> dict[str, str]:
     """Metadata for the footer of a file with so many row groups, with zeros that `fill_in` replaces."""
-    return {PREVIOUS: previous, BODY: _ZEROS, ROW_GROUPS: _ZEROS * row_groups, FOOTER: _ZEROS}
+    return {PREVIOUS: previous, BODY: NO_DIGEST, ROW_GROUPS: NO_DIGEST * row_groups, FOOTER: NO_DIGEST}
 
 
 def fill_in(data: memoryview, ends: Sequence[int]) -> None:
@@ -83,6 +84,13 @@ def fill_in(data: memoryview, ends: Sequence[int]) -> None:
         _write_behind(mark, digits, footer)
     _write_behind(_FOOTER_MARK, digest_of(footer), footer)
     data[begin:] = footer
+
+
+def with_footer_digest(footer: bytes) -> tuple[bytes, str]:
+    """A footer that has all other digests, with its own in place of `NO_DIGEST`; and that digest."""
+    digest = digest_of(footer)
+    at = footer.index(_FOOTER_MARK) + len(_FOOTER_MARK)
+    return b"".join((footer[:at], digest.encode(), footer[at + DIGITS :])), digest
 
 
 def _write_behind(mark: bytes, digits: str, footer: bytearray) -> None:
@@ -107,7 +115,7 @@ def check_footer(footer: bytes) -> str | None:
     if not mark:
         return None
     stated, rest = after[:DIGITS], after[DIGITS:]
-    if _FOOTER_MARK in rest or digest_of(b"".join((before, mark, _ZEROS.encode(), rest))).encode() != stated:
+    if _FOOTER_MARK in rest or digest_of(b"".join((before, mark, NO_DIGEST.encode(), rest))).encode() != stated:
         raise CorruptFile("its footer is damaged: the bytes are not those of its digest")
     return stated.decode()
 
@@ -151,8 +159,8 @@ def _entry(name: str, value: str) -> bytes:
     return b"".join((_STRING, varint(len(name)), name.encode(), _STRING, varint(len(value)), value.encode()))
 
 
-_BODY_MARK = _entry(BODY, _ZEROS)[:-DIGITS]
-_FOOTER_MARK = _entry(FOOTER, _ZEROS)[:-DIGITS]
+_BODY_MARK = _entry(BODY, NO_DIGEST)[:-DIGITS]
+_FOOTER_MARK = _entry(FOOTER, NO_DIGEST)[:-DIGITS]
 
 
 @lru_cache(maxsize=64)

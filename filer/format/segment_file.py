@@ -8,6 +8,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +17,10 @@ from filer.errors import CorruptFile
 from filer.format import digests
 from filer.format.compression import Compression, owner_compression
 from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
-from filer.format.plain.plain_file import BEGIN, is_plain, plain_file
+from filer.format.plain.few_messages import file_of_few
+from filer.format.plain.plain_file import BEGIN, footer_around, is_plain, plain_file
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
-from filer.format.schema import JSON_TYPE, TOPIC_FIELD, log_schema
+from filer.format.schema import JSON_TYPE, TOPIC_FIELD, KeyType, ValueType, log_schema, no_messages
 from filer.format.sparse_file import SparseFile
 
 FORMAT_VERSION = 1
@@ -150,6 +152,23 @@ def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
             # It did not fit.
             return _encode(table, footer, compression, None)
     return _encode(table, footer, compression, None)
+
+
+def encode_few(
+    names: tuple[KeyType, ValueType],
+    footer: Footer,
+    stamps_us: Sequence[int],
+    keys: Sequence[bytes] | None,
+    values: Sequence[bytes],
+) -> tuple[bytes, str]:
+    """As `encode`, of plain messages that are few (`file_of_few`), by the types of key and value; also the new link."""
+    return file_of_few(_around(*names), footer.base, stamps_us, keys, values, footer.to_metadata(), footer.previous)
+
+
+@cache
+def _around(key_type: KeyType, value_type: ValueType) -> tuple[bytes, bytes]:
+    table = no_messages(key_type, value_type)
+    return footer_around((mark_json(table) if value_type == "json" else table).schema)
 
 
 def _in_few_chunks(table: pa.Table) -> pa.Table:

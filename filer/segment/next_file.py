@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -10,10 +11,12 @@ import pyarrow as pa
 
 from filer.format.digests import stated_footer_digest
 from filer.format.nulls import null_column
+from filer.format.plain.few_messages import MOST_BYTES, MOST_MESSAGES
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.format.schema import OFFSET_FIELD, TIMESTAMP
 from filer.format.segment_file import Footer, count_refs
 from filer.keys import FileName
+from filer.segment.later_table import LaterTable, Rows
 from filer.segment.live_files import FileFacts
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
@@ -39,13 +42,22 @@ Payload: TypeAlias = "pa.RecordBatch | Single"
 
 
 @dataclass(slots=True)
+class Singles:
+    """Messages of many requests, one each, in the order in which they were accepted; and when each of them was."""
+
+    messages: list[Single]
+    stamps_us: list[int]
+
+
+@dataclass(slots=True)
 class Accepted:
     """A request's share of a segment, with the offset of its first message and the time at which it was accepted.
 
-    `span` is the step in which it waits for its file.
+    Or the messages of several requests (`Singles`), and the time of the first. `span` is the step in which it waits for
+    its file.
     """
 
-    payload: Payload
+    payload: "Payload | Singles"
     base: int
     count: int
     size_bytes: int
@@ -61,7 +73,58 @@ class Accepted:
     @property
     def held_bytes(self) -> int:
         """The approximate memory that it takes once its publisher has been answered."""
-        return self.size_bytes + ACCEPTED_OVERHEAD_BYTES
+        requests = len(self.payload.messages) if isinstance(self.payload, Singles) else 1
+        return self.size_bytes + ACCEPTED_OVERHEAD_BYTES * requests
+
+    @property
+    def last_timestamp_us(self) -> int:
+        """The time of its last message."""
+        return self.payload.stamps_us[-1] if isinstance(self.payload, Singles) else self.timestamp_us
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """Plain messages that are few enough to be written without a table."""
+
+    stamps_us: list[int]
+    keys: list[bytes] | None
+    values: list[bytes]
+
+    def table(self, ref: SegmentRef, base: int) -> pa.Table:
+        """As `join`."""
+        keys: Sequence[bytes | None] = self.keys or [None] * len(self.values)
+        singles = [Single(key, value, None, None) for key, value in zip(keys, self.values, strict=True)]
+        return join(ref, [Accepted(Singles(singles, self.stamps_us), base, len(singles), 0, self.stamps_us[0])], base)
+
+
+def _few(batch: Sequence[Accepted]) -> _Few | None:
+    """The messages, if all came by themselves, are plain, and are few."""
+    messages: list[Single] = []
+    stamps_us: list[int] = []
+    for each in batch:
+        if isinstance(each.payload, Singles):
+            messages += each.payload.messages
+            stamps_us += each.payload.stamps_us
+        elif isinstance(each.payload, Single):
+            messages.append(each.payload)
+            stamps_us.append(each.timestamp_us)
+        else:
+            return None
+        if len(messages) > MOST_MESSAGES:
+            return None
+    if not messages:
+        return None
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for message in messages:
+        if message.value is None or message.headers is not None or message.event_time_us is not None:
+            return None
+        values.append(message.value)
+        if message.key is not None:
+            keys.append(message.key)
+    if (keys and len(keys) < len(values)) or sum(map(len, keys)) + sum(map(len, values)) > MOST_BYTES:
+        return None
+    return _Few(stamps_us, keys or None, values)
 
 
 class NextFile:
@@ -73,13 +136,13 @@ class NextFile:
 
     def __init__(self, ref: SegmentRef, batch: Sequence[Accepted], base: int, writer: str, previous: str) -> None:
         self.writer, self._previous = writer, previous
-        self.table: pa.Table
+        self.rows: Rows
         self.footer: Footer
         self.link = ""
         self._ref, self._batch, self._base = ref, batch, base
         self._windows: ProducerWindows | None = None
         self._last_us = self._log_us = 0
-        self._data: pa.Buffer | None = None
+        self._data: pa.Buffer | bytes | None = None
 
     def seal_with(self, windows: ProducerWindows, last_us: int, log_us: int) -> None:
         """Make it the seal. `windows` are those of all files before it, `last_us` is the time of its requests.
@@ -91,7 +154,7 @@ class NextFile:
     @property
     def size_bytes(self) -> int:
         """The size of the encoded file; 0 before it is encoded."""
-        return 0 if self._data is None else int(self._data.size)
+        return 0 if self._data is None else memoryview(self._data).nbytes
 
     @property
     def facts(self) -> FileFacts:
@@ -111,29 +174,38 @@ class NextFile:
     def __call__(self) -> memoryview:
         """The bytes of the file: columns, then Parquet. Runs on a thread of the store."""
         if self._data is None:
-            batch = self._batch
-            self.table = join(self._ref, batch, self._base)
-            requests = tuple(
-                StoredRequest(each.request, Position(self._ref.segment, each.base, each.count))
-                for each in batch
-                if each.request is not None
-            )
-            self.footer = Footer(
-                segment=self._ref.segment,
-                base=self._base,
-                count=self.table.num_rows,
-                writer=self.writer,
-                first_timestamp_us=batch[0].timestamp_us if batch else 0,
-                last_timestamp_us=batch[-1].timestamp_us if batch else 0,
-                refs=count_refs(self.table),
-                sealed=self._windows is not None,
-                requests=requests,
-                windows=self._windows_with(requests),
-                previous=self._previous,
-            )
-            self._data = self._ref.encode(self.table, self.footer)
-            self.link = stated_footer_digest(memoryview(self._data))
+            few = None if self._ref.grouped else _few(self._batch)
+            if few is None:
+                table = join(self._ref, self._batch, self._base)
+                self.rows, self.footer = table, self._footer(table.num_rows, count_refs(table))
+                self._data = self._ref.encode(table, self.footer)
+                self.link = stated_footer_digest(memoryview(self._data))
+            else:
+                self.rows = LaterTable(len(few.values), partial(few.table, self._ref, self._base))
+                self.footer = self._footer(len(few.values), refs=0)
+                self._data, self.link = self._ref.encode_few(self.footer, few.stamps_us, few.keys, few.values)
         return memoryview(self._data)
+
+    def _footer(self, count: int, refs: int) -> Footer:
+        batch = self._batch
+        requests = tuple(
+            StoredRequest(each.request, Position(self._ref.segment, each.base, each.count))
+            for each in batch
+            if each.request is not None
+        )
+        return Footer(
+            segment=self._ref.segment,
+            base=self._base,
+            count=count,
+            writer=self.writer,
+            first_timestamp_us=batch[0].timestamp_us if batch else 0,
+            last_timestamp_us=batch[-1].last_timestamp_us if batch else 0,
+            refs=refs,
+            sealed=self._windows is not None,
+            requests=requests,
+            windows=self._windows_with(requests),
+            previous=self._previous,
+        )
 
     def _windows_with(self, requests: Sequence[StoredRequest]) -> bytes:
         """The producer windows for the seal, including the requests in the seal itself.
@@ -149,12 +221,15 @@ class NextFile:
         return windows.to_bytes()
 
 
-def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
+def rows_of_payloads(ref: SegmentRef, payloads: "Iterable[Payload | Singles]") -> pa.Table:
     """Columns of `rows_schema` from whole batches and single messages, in order, without copying the batches."""
     schema = ref.rows_schema
     chunks: list[pa.RecordBatch] = []
     singles: list[Single] = []
     for payload in payloads:
+        if isinstance(payload, Singles):
+            singles += payload.messages
+            continue
         if isinstance(payload, Single):
             singles.append(payload)
             continue
@@ -170,11 +245,24 @@ def rows_of_payloads(ref: SegmentRef, payloads: Iterable[Payload]) -> pa.Table:
 def join(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
     """Columns of `log_schema` from the payloads, in order."""
     rows = rows_of_payloads(ref, (each.payload for each in batch))
-    counts = [each.count for each in batch]
-    stamps = np.repeat(np.array([each.timestamp_us for each in batch], dtype=np.int64), counts)
+    stamps = _stamps(batch)
     offsets = np.arange(base, base + rows.num_rows, dtype=np.int64)
     first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
     return pa.Table.from_arrays([*first, *rows.columns], schema=ref.schema)
+
+
+def _stamps(batch: Sequence[Accepted]) -> npt.NDArray[np.int64]:
+    """When each message was accepted."""
+    gathered = [each.payload.stamps_us if isinstance(each.payload, Singles) else None for each in batch]
+    if not any(gathered):
+        return np.repeat(
+            np.array([each.timestamp_us for each in batch], dtype=np.int64), [each.count for each in batch]
+        )
+    parts = [
+        np.full(each.count, each.timestamp_us, np.int64) if stamps is None else np.array(stamps, np.int64)
+        for each, stamps in zip(batch, gathered, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:

@@ -19,7 +19,16 @@ from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnkno
 from filer.format.digests import footer_size_bytes, stated_footer_digest
 from filer.format.requests import StoredRequest
 from filer.format.schema import KeyType, ValueType, log_schema, no_messages, rows_schema
-from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, Footer, encode, mark_json, of_file, read_end
+from filer.format.segment_file import (
+    FOOTER_GUESS_BYTES,
+    FileEnd,
+    Footer,
+    encode,
+    encode_few,
+    mark_json,
+    of_file,
+    read_end,
+)
 from filer.keys import FileName
 from filer.segment.live_files import Chain, FileFacts, Hole, in_order, live_names, walk_chain
 from filer.segment.producer_windows import ProducerWindows
@@ -82,6 +91,12 @@ class SegmentRef:
     def encode(self, table: pa.Table, footer: Footer) -> pa.Buffer:
         """The bytes of the owner's next file."""
         return encode(mark_json(table) if self.value_type == "json" else table, footer)
+
+    def encode_few(
+        self, footer: Footer, stamps_us: Sequence[int], keys: Sequence[bytes] | None, values: Sequence[bytes]
+    ) -> tuple[bytes, str]:
+        """As `encode`, of a few plain messages (`file_of_few`), and the link to the file."""
+        return encode_few((self.key_type, self.value_type), footer, stamps_us, keys, values)
 
 
 async def fetch_end(store: Store, key: str) -> FileEnd:

@@ -89,6 +89,9 @@ class RemoteSegment:
         batcher.add(WaitingPart(payload, Part(count, size_bytes, request, replicated), stored, span=span))
         return stored
 
+    def gather(self, single: Single, size_bytes: int, together: object) -> None:
+        """None: `append` sends together what comes together."""
+
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Do nothing: the owner checks it."""
 

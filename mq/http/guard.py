@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from mq.base.authorizer import AllowLoopback, Authorizer, action_of
+from mq.base.authorizer import Action, AllowLoopback, Authorizer, action_of
 from mq.base.errors import Forbidden
 from mq.base.internal_topics import why_not_changed
 from mq.base.settings import BrokerSettings
@@ -37,6 +37,14 @@ class Guard:
         if not self._authorizer.allows(address, action, path):
             return Forbidden(f"this broker does not allow {action} requests from this address")
         safe = method in SAFE_METHODS
+        refusal = self._refusal_of_headers(headers, action, safe=safe)
+        return refusal if safe or refusal is not None else why_not_changed(path)
+
+    def allows_publish(self, address: str, path: str) -> bool:
+        """Whether a publish to a topic's messages is allowed, if `refusal` has found nothing in its headers before."""
+        return self._authorizer.allows(address, "publish", path) and why_not_changed(path) is None
+
+    def _refusal_of_headers(self, headers: Headers, action: Action, *, safe: bool) -> Forbidden | None:
         if (why := why_foreign(headers, self._names, safe=safe, origins=self._origins)) is not None:
             return Forbidden(f"this broker does not allow {action} requests of {why}")
         if self._trusts_addresses and (header := why_forwarded(headers)) is not None:
@@ -45,7 +53,7 @@ class Guard:
                 "its own machine, and the address of a proxy says nothing about the proxy's clients. Connect to it "
                 "directly, or start it with --authorizer any behind a proxy that knows its clients"
             )
-        return None if safe else why_not_changed(path)
+        return None
 
 
 def refusal_of_broker(headers: Headers) -> Forbidden | None:

@@ -11,8 +11,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from filer.segment.later_table import LaterTable, Rows, table_of
+
 # Memory of a table of seven columns beside its data. For a single small message this is nearly all of it.
 TABLE_OVERHEAD_BYTES = 8 * 1024
+# Memory of a message beside its data before it is in columns.
+ROW_OVERHEAD_BYTES = 128
 # Stored messages take at most the budget divided by this. They serve readers of the tail, who are never far behind.
 # With a larger share every request needed fresh memory from the system, which doubled its measured cost.
 RECENT_SHARE = 16
@@ -36,7 +40,7 @@ class Tail:
 
     def __init__(self, end: int) -> None:
         self._bases: deque[int] = deque()
-        self._tables: deque[pa.Table] = deque()
+        self._tables: deque[Rows] = deque()
         self._sizes_bytes: deque[int] = deque()
         self.end = end
 
@@ -45,12 +49,12 @@ class Tail:
         """The first offset held; `end` if the tail is empty."""
         return self._bases[0] if self._bases else self.end
 
-    def append(self, table: pa.Table, size_bytes: int) -> None:
+    def append(self, rows: Rows, size_bytes: int) -> None:
         """Add the next file's messages, which take about `size_bytes`."""
         self._bases.append(self.end)
-        self._tables.append(table)
+        self._tables.append(rows)
         self._sizes_bytes.append(size_bytes)
-        self.end += table.num_rows
+        self.end += rows.num_rows
 
     def drop_oldest(self) -> None:
         """Drop the oldest file's messages, if there are any."""
@@ -73,7 +77,7 @@ class Tail:
         skipped = offset - self._bases[position]
         last = min(len(self._tables), position + _MOST_CHUNKS)
         while position < last and rows < max_rows and size_bytes < max_bytes:
-            table = self._tables[position].slice(skipped)
+            table = table_of(self._tables[position]).slice(skipped)
             skipped = 0
             chosen.append(table)
             rows += table.num_rows
@@ -91,7 +95,7 @@ class Tail:
         position = bisect.bisect_left(self._tables, timestamp_us, key=_last_timestamp_us)
         if position == len(self._tables):
             return self.end
-        stamps = self._tables[position]["_timestamp"].cast(pa.int64()).to_numpy()
+        stamps = table_of(self._tables[position])["_timestamp"].cast(pa.int64()).to_numpy()
         return max(offset, self._bases[position] + int(stamps.searchsorted(timestamp_us)))
 
     def between(self, start: int, end: int) -> pa.Table | None:
@@ -100,12 +104,12 @@ class Tail:
             return None
         first = bisect.bisect_right(self._bases, start) - 1
         last = bisect.bisect_left(self._bases, end)
-        tables = [self._tables[position] for position in range(first, last)]
+        tables = [table_of(self._tables[position]) for position in range(first, last)]
         return pa.concat_tables(tables).slice(start - self._bases[first], end - start)
 
 
-def _last_timestamp_us(table: pa.Table) -> int:
-    stamp: int = table["_timestamp"][-1].value
+def _last_timestamp_us(rows: Rows) -> int:
+    stamp: int = table_of(rows)["_timestamp"][-1].value
     return stamp
 
 
@@ -207,12 +211,14 @@ class FrontStore:
             self._waiting_bytes -= held_bytes
         return True
 
-    def keep(self, tail: Tail, table: pa.Table, size_bytes: int) -> None:
+    def keep(self, tail: Tail, rows: Rows, size_bytes: int) -> None:
         """Add a stored file's messages to their segment's tail, for as long as there is room."""
-        if not table.num_rows:
+        if not rows.num_rows:
             return
         held_bytes = size_bytes + TABLE_OVERHEAD_BYTES
-        tail.append(table, size_bytes)
+        if isinstance(rows, LaterTable):
+            held_bytes += ROW_OVERHEAD_BYTES * rows.num_rows
+        tail.append(rows, size_bytes)
         self._recent.append((tail, held_bytes))
         self.recent_bytes += held_bytes
         self._evict()

@@ -7,6 +7,7 @@ from functools import partial
 from filer.event_log import EventLog
 from filer.keys import FileName
 from filer.segment.inheritance import handed_over
+from filer.segment.later_table import table_of
 from filer.segment.next_file import Accepted, join
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
@@ -281,10 +282,12 @@ class OwnedSegments:
 
     def _stored(self, stored: StoredFile) -> None:
         tail = self.tails[stored.segment]
-        if (known := tail.end - stored.facts.base) < stored.table.num_rows:
-            self._services.front_store.keep(tail, stored.table.slice(known), stored.pending_bytes)
-        self._traffic.count(stored.segment, stored.table, stored.pending_bytes)
-        self._series.count(MESSAGES_STORED, stored.table.num_rows)
+        rows, count = stored.rows, stored.rows.num_rows
+        if (known := tail.end - stored.facts.base) < count:
+            new = table_of(rows).slice(known) if known else rows
+            self._services.front_store.keep(tail, new, stored.pending_bytes)
+        self._traffic.count(stored.segment, rows, stored.pending_bytes)
+        self._series.count(MESSAGES_STORED, count)
         self._series.count(FILES_STORED)
         self._series.count(BYTES_STORED, stored.facts.size_bytes)
         self._services.metrics.upkeep.file_bytes.observe(stored.facts.size_bytes)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from filer.errors import SegmentMoved
 from filer.format.requests import Position, RequestId
 from filer.format.slot_columns import slots_of
-from filer.segment.next_file import Payload
+from filer.segment.next_file import Payload, Single
 
 
 class InheritedWindows(Protocol):
@@ -60,6 +60,16 @@ class Appender(Protocol):
         """
         ...
 
+    def gather(
+        self, single: Single, size_bytes: int, together: object
+    ) -> tuple[asyncio.Future[list[Position]], int] | None:
+        """As `append` of one message, which may share its future with those right before it, of the same `together`.
+
+        The future resolves to the position of the first of them; the number says which one this is. None where it has
+        to be appended by itself. Raises as `append`.
+        """
+        ...
+
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Raise `SequenceExpired` if it is already known that `append` would."""
         ...
@@ -77,6 +87,11 @@ class _NoOwner:
     def append(
         self, payload: Payload, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
     ) -> asyncio.Future[list[Position]]:
+        raise SegmentMoved()
+
+    def gather(
+        self, single: Single, size_bytes: int, together: object
+    ) -> tuple[asyncio.Future[list[Position]], int] | None:
         raise SegmentMoved()
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:

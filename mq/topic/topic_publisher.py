@@ -44,7 +44,10 @@ class _Share:
 
 @dataclass(slots=True)
 class SinglePublish:
-    """A single message that was appended to its segment; `waiter` gets its position, or why it is not stored."""
+    """A single message that was appended to its segment; `waiter` gets its position, or why it is not stored.
+
+    With a `number` it shares the waiter with others, and is so many behind the position that this gets.
+    """
 
     single: Single
     size_bytes: int
@@ -55,6 +58,11 @@ class SinglePublish:
     began_seconds: float
     null_slot: int
     version: int
+    number: int | None = None
+
+    def position(self, got: Position) -> Position:
+        """Its own position, where its waiter got that one."""
+        return got if self.number is None else Position(got.segment, got.offset + self.number, 1)
 
 
 @dataclass(slots=True)
@@ -131,12 +139,21 @@ class TopicPublisher:
         return (await self._publish(share, self._null_slot(request), request, replicated, attempts))[0]
 
     def begin_single(
-        self, single: Single, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
+        self,
+        single: Single,
+        size_bytes: int,
+        request: RequestId | None = None,
+        *,
+        replicated: bool = False,
+        gather: bool = False,
     ) -> SinglePublish | None:
         """The usual case: one message, one segment, no wait before it is appended. None if that takes a wait.
 
         Nothing is appended then, nor if this raises `Repeatable`. Otherwise `finish_single` has the outcome. Who sees
         before that the waiter has a result may take its first position, and has to remove it from its group.
+
+        `gather`: it may share the waiter with others that are begun so. Nobody may await, or cancel, that one before it
+        is done.
         """
         began_seconds = self._clock.monotonic_seconds()
         route, version = self._route, self._state.version
@@ -146,21 +163,28 @@ class TopicPublisher:
         if appender is None or not appender.is_open or not (request is None or appender.inheritance.complete):
             return None
         group = self._deadlines.group()
+        number: int | None = None
         try:
-            waiter = appender.append(single, size_bytes, request, replicated=replicated)
+            # Those that expire together wait together.
+            gathered = appender.gather(single, size_bytes, group) if gather and request is None else None
+            if gathered is not None:
+                waiter, number = gathered
+            else:
+                waiter = appender.append(single, size_bytes, request, replicated=replicated)
         except Exception as error:
             waiter = asyncio.get_running_loop().create_future()
             waiter.set_exception(error)
-        group.waiters.add(waiter)
+        if not number:
+            group.waiters.add(waiter)
         return SinglePublish(
-            single, size_bytes, request, replicated, waiter, group, began_seconds, null_slot=null_slot, version=version
+            single, size_bytes, request, replicated, waiter, group, began_seconds, null_slot, version, number
         )
 
     async def finish_single(self, begun: SinglePublish) -> Position:
         """The position of a message that was begun. Raises as `publish_single`."""
         try:
             try:
-                return (await begun.waiter)[0]
+                return begun.position((await begun.waiter)[0])
             finally:
                 begun.group.waiters.discard(begun.waiter)
         except SegmentMoved:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-import pyarrow as pa
-
 from filer.clock import Clock
+from filer.segment.later_table import Rows
 from filer.topic.topic_state import TopicState
 from leader.policy.cut_points import SlotTraffic
 from leader.traffic.traffic_averages import KnownAverages, RecentTraffic, SegmentTraffic, goes_on_for
@@ -35,11 +34,11 @@ class TopicTraffic:
         for meter in self._meters.values():
             meter.configure(state.config)
 
-    def count(self, segment: int, table: pa.Table, size_bytes: int) -> None:
+    def count(self, segment: int, rows: Rows, size_bytes: int) -> None:
         """Count the messages of a file that has been stored."""
         meter = self._meters.get(segment)
         if meter is not None:
-            meter.count(table, size_bytes)
+            meter.count(rows, size_bytes)
 
     def count_read(self, segment: int, messages: int, size_bytes: int) -> None:
         """Count an answer to a reader, or to another broker that has readers."""

@@ -1,9 +1,9 @@
 """Measures one segment's traffic where it is stored and read: per file and per page, not per message."""
 
 import numpy as np
-import pyarrow as pa
 
 from filer.clock import Clock
+from filer.segment.later_table import Rows, table_of
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment
 from leader.policy.cut_points import SlotTraffic
@@ -31,12 +31,12 @@ class TrafficMeter:
         self._slots_due_seconds = 0.0
         self._slots_are_known = False
 
-    def count(self, table: pa.Table, size_bytes: int) -> None:
+    def count(self, rows: Rows, size_bytes: int) -> None:
         """Count a stored file's messages, in the columns of `log_schema`."""
-        self._messages += table.num_rows
+        self._messages += rows.num_rows
         self._bytes += size_bytes
         if self._slots is not None and self._clock.monotonic_seconds() >= self._slots_due_seconds:
-            self._slots.count(table)
+            self._slots.count(table_of(rows))
             self._slots_due_seconds = self._clock.monotonic_seconds() + self._pause_seconds
 
     def count_read(self, messages: int, size_bytes: int) -> None:

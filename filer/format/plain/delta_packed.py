@@ -34,6 +34,12 @@ def delta_packed(numbers: npt.NDArray[np.int64]) -> bytes:
     return head + b"".join(blocks)
 
 
+def equally_spaced(first: int, step: int, count: int) -> bytes:
+    """As `delta_packed`, of `count` numbers from the first one on, each so much more than the one before."""
+    head = b"".join((_HEAD, varint(count), zigzag(first)))
+    return head + (zigzag(step) + _NO_BITS) * -(-(count - 1) // _BLOCK)
+
+
 def _packed(above: npt.NDArray[np.int64], least: int) -> bytes:
     """A block of numbers, of which these are what they are above the least one."""
     widths, packed = bytearray(len(_NO_BITS)), []

@@ -40,10 +40,10 @@ PAGE_ROWS = 20_000
 """Arrow ends a page there."""
 _BATCH_ROWS = 1024
 """After so many rows of a chunk, Arrow looks whether the page is full."""
-_OFFSET, _TIMESTAMP = (Leaf((name,), INT64, most_defined=0) for name in ("_offset", "_timestamp"))
-_KEY, _VALUE = (Leaf((name,), BYTE_ARRAY) for name in ("key", "value"))
-_EVENT_TIME = Leaf(("event_time",), INT64)
-_NEVER_THERE = (
+OFFSET, TIMESTAMP = (Leaf((name,), INT64, most_defined=0) for name in ("_offset", "_timestamp"))
+KEY, VALUE = (Leaf((name,), BYTE_ARRAY) for name in ("key", "value"))
+EVENT_TIME = Leaf(("event_time",), INT64)
+NEVER_THERE = (
     Leaf(("headers", "key_value", "key"), BYTE_ARRAY, most_defined=2, most_repeated=1),
     Leaf(("headers", "key_value", "value"), BYTE_ARRAY, most_defined=3, most_repeated=1),
     Leaf(("_ref", "uri"), BYTE_ARRAY, most_defined=2),
@@ -52,7 +52,7 @@ _NEVER_THERE = (
     Leaf(("_ref", "sha256"), BYTE_ARRAY, most_defined=2),
 )
 _NOTHING, _JOIN = pa.scalar(b"", pa.binary()), pc.get_function("binary_join_element_wise")
-_INT32 = struct.Struct("<i")
+INT32 = struct.Struct("<i")
 _LENGTH_BYTES = 4
 _SMALL_BYTES = 16 * 1024
 _LONG_BYTES = 1024 * 1024
@@ -83,11 +83,22 @@ def plain_file(
     """
     rows = table.num_rows
     columns = [*_columns(table, compression, page_bytes)]
+    group, place = row_group(columns, rows)
+    footer = footer_of(footer_around(table.schema), rows, group, metadata)
+    data = pa.allocate_buffer(place + len(footer))
+    with pa.FixedSizeBufferWriter(data) as sink:
+        for piece in _pieces([BEGIN, *(part for column in columns for part in column.parts), footer]):
+            sink.write(piece)
+    return data, place
+
+
+def row_group(columns: Sequence[Column], rows: int) -> tuple[bytes, int]:
+    """The entry of the only row group in the footer, and where the row group ends."""
     entries, place = [], len(BEGIN)
     for column in columns:
         entries.append(column.entry(place))
         place += column.stored_bytes
-    plain_bytes = sum(column.plain_bytes for column in columns)
+    plain_bytes = sum([column.plain_bytes for column in columns])
     # 1 the columns, 2 and 6 their sizes, 3 the rows, 5 the place.
     group = b"".join(
         (
@@ -99,12 +110,7 @@ def plain_file(
             END,
         )
     )
-    footer = _footer(table.schema, rows, group, metadata)
-    data = pa.allocate_buffer(place + len(footer))
-    with pa.FixedSizeBufferWriter(data) as sink:
-        for piece in _pieces([BEGIN, *(part for column in columns for part in column.parts), footer]):
-            sink.write(piece)
-    return data, place
+    return group, place
 
 
 def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
@@ -118,15 +124,15 @@ def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
 
 def _columns(table: pa.Table, compression: Compression, page_bytes: int) -> Iterator[Column]:
     rows = table.num_rows
-    yield _packed_numbers(_OFFSET, compression, table["_offset"])
-    yield _packed_numbers(_TIMESTAMP, compression, table["_timestamp"])
-    for leaf in (_KEY, _VALUE, _EVENT_TIME):
+    yield _packed_numbers(OFFSET, compression, table["_offset"])
+    yield _packed_numbers(TIMESTAMP, compression, table["_timestamp"])
+    for leaf in (KEY, VALUE, EVENT_TIME):
         column, codec = table[leaf.name], _codec(compression, leaf)
         if column.null_count:
             yield null_column(leaf, codec, rows, PAGE_ROWS)
         else:
             yield _plain_values(leaf, codec, column, page_bytes)
-    for leaf in _NEVER_THERE:
+    for leaf in NEVER_THERE:
         yield null_column(leaf, _codec(compression, leaf), rows, PAGE_ROWS)
 
 
@@ -154,7 +160,7 @@ def _plain_values(leaf: Leaf, codec: int, column: pa.ChunkedArray, page_bytes: i
     text_bytes = rows = size_bytes = 0
     for chunk in column.chunks:
         if (value := _one_long_value(chunk)) is not None:
-            body += (_INT32.pack(len(value)), value)
+            body += (INT32.pack(len(value)), value)
             text_bytes, rows, size_bytes = text_bytes + len(value), rows + 1, size_bytes + _LENGTH_BYTES + len(value)
             if size_bytes >= page_bytes or rows == PAGE_ROWS:
                 pages.add(rows, (levels(rows, 1), *body))
@@ -207,16 +213,22 @@ def _plain(chunk: pa.Array) -> tuple[memoryview, npt.NDArray[np.signedinteger]]:
     return memoryview(joined).cast("B"), np.frombuffer(ends, np.int32, rows + 1)
 
 
-def _footer(schema: pa.Schema, rows: int, group: bytes, metadata: Mapping[str, str]) -> bytes:
-    """The footer, with its length and the mark at the end of a file."""
-    before, behind = _around(schema)
-    pairs = (b"\x18" + text(name.encode()) + b"\x18" + text(value.encode()) + END for name, value in metadata.items())
+def footer_of(around: tuple[bytes, bytes], rows: int, group: bytes, metadata: Mapping[str, str]) -> bytes:
+    """The footer, with its length and the mark at the end of a file. `around` is that of the file's schema."""
+    before, behind = around
+    pairs = [_named(name) + text(value.encode()) + END for name, value in metadata.items()]
     footer = b"".join((before, zigzag(rows), b"\x19", items(STRUCT, (group,)), b"\x19", items(STRUCT, pairs), behind))
-    return b"".join((footer, _INT32.pack(len(footer)), BEGIN))
+    return b"".join((footer, INT32.pack(len(footer)), BEGIN))
 
 
 @lru_cache
-def _around(schema: pa.Schema) -> tuple[bytes, bytes]:
+def _named(name: str) -> bytes:
+    """The begin of a pair of that name."""
+    return b"\x18" + text(name.encode()) + b"\x18"
+
+
+@lru_cache
+def footer_around(schema: pa.Schema) -> tuple[bytes, bytes]:
     """What every footer of that schema has before the number of rows, and behind its metadata: taken from Arrow's."""
     first, second = (_arrows_footer(schema, rows) for rows in (1, 2))
     same = next(place for place, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)

@@ -11,8 +11,14 @@ I32, I64, BINARY, STRUCT = 5, 6, 8, 12
 _LONG_LIST = 15
 
 
+_SMALL = [varint(number << 1) for number in range(4096)]
+
+
 def zigzag(number: int) -> bytes:
     """An integer of either sign."""
+    # Most numbers in headers and footers are small.
+    if 0 <= number < len(_SMALL):
+        return _SMALL[number]
     return varint(number << 1 if number >= 0 else (-number << 1) - 1)
 
 

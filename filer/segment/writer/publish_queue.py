@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -9,10 +10,23 @@ from filer import tracing
 from filer.clock import Clock
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.segment.deduplication import deduplicate
-from filer.segment.next_file import Accepted, Payload, Single
+from filer.segment.next_file import Accepted, Payload, Single, Singles
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.writer.pending_request import PendingRequest, Waiter
 from filer.segment.writer.replicated_acks import Acknowledgements
+
+MOST_GATHERED, MOST_GATHERED_BYTES = 1024, 1024 * 1024
+"""So many messages share a waiter at most: all of them go to the same file, and a file ends with whole requests."""
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """The last pending request, if it is of single messages and takes more of them."""
+
+    pending: PendingRequest
+    singles: Singles
+    waiter: Waiter
+    together: object
 
 
 class PublishQueue:
@@ -40,8 +54,10 @@ class PublishQueue:
         self.has_work = asyncio.Event()
         self._clock, self._index, self._acks = clock, index, acks
         self._flush_bytes, self._on_full = flush_bytes, on_full
+        self._most_gathered_bytes = min(MOST_GATHERED_BYTES, flush_bytes)
         # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
         self._unanswered: dict[RequestId, PendingRequest] = {}
+        self._gathering: _Gathering | None = None
         self._loop = asyncio.get_running_loop()
 
     def add(
@@ -60,13 +76,54 @@ class PublishQueue:
         span = tracing.current().child("queue")
         span.end_with(waiter)
         pending = PendingRequest(payload, self.end, count, size_bytes, timestamp_us, request, span, known)
+        self._gathering = None
+        self._take(pending, waiter, replicated=replicated)
+        return waiter
+
+    def _take(self, pending: PendingRequest, waiter: Waiter, *, replicated: bool) -> None:
         self.pending.append(pending)
-        self.end += count
-        self.size_bytes += size_bytes
+        self.end += pending.count
+        self.size_bytes += pending.size_bytes
         self._acks.accept(pending, waiter, replicated=replicated)
         self.has_work.set()
         if self.size_bytes >= self._flush_bytes:
             self._on_full()
+
+    def gather(self, single: Single, size_bytes: int, together: object) -> tuple[Waiter, int] | None:
+        """As `add`, of a message that shares a waiter with those right before it, and which number it has among them.
+
+        Those are of the same `together`, and of a file that is not begun; the position that the waiter gets is that of
+        the first. None where followers get each message as it comes.
+        """
+        if not self._acks.may_gather:
+            return None
+        self.last_timestamp_us = timestamp_us = max(self._clock.now_us(), self.last_timestamp_us)
+        gathering = self._gathering
+        if (
+            gathering is None
+            or gathering.together is not together
+            or gathering.pending.count >= MOST_GATHERED
+            or gathering.pending.size_bytes + size_bytes > self._most_gathered_bytes
+        ):
+            return self._begin_gathering(single, size_bytes, timestamp_us, together), 0
+        pending, singles = gathering.pending, gathering.singles
+        number = pending.count
+        singles.messages.append(single)
+        singles.stamps_us.append(timestamp_us)
+        pending.count = number + 1
+        pending.size_bytes += size_bytes
+        self.end += 1
+        self.size_bytes += size_bytes
+        if self.size_bytes >= self._flush_bytes:
+            self._on_full()
+        return gathering.waiter, number
+
+    def _begin_gathering(self, single: Single, size_bytes: int, timestamp_us: int, together: object) -> Waiter:
+        waiter: Waiter = self._loop.create_future()
+        singles = Singles([single], [timestamp_us])
+        pending = PendingRequest(singles, self.end, 1, size_bytes, timestamp_us)
+        self._take(pending, waiter, replicated=False)
+        self._gathering = _Gathering(pending, singles, waiter, together)
         return waiter
 
     def add_once(self, payload: Payload, size_bytes: int, request: RequestId, *, replicated: bool) -> Waiter:
@@ -104,6 +161,7 @@ class PublishQueue:
 
     def take_batch(self) -> Sequence[PendingRequest]:
         """Put the next requests in flight: whole requests, about `flush_bytes`, at least one if there is one."""
+        self._gathering = None
         size_bytes = taken = 0
         for request in self.pending:
             if taken and size_bytes + request.size_bytes > self._flush_bytes:
@@ -135,6 +193,7 @@ class PublishQueue:
 
     def clear(self) -> None:
         """Forget everything: this owner stores no more."""
+        self._gathering = None
         self.pending.clear()
         self.size_bytes = 0
         self._unanswered.clear()

@@ -65,6 +65,8 @@ class Acknowledgements(Protocol):
 
     recheck_seconds: float
     """For how long the answer of `allows_delay` is valid."""
+    may_gather: bool
+    """Whether single messages may wait together, as one request that grows until its file begins."""
 
     def accept(self, pending: PendingRequest, waiter: Waiter, *, replicated: bool) -> None:
         """Add a newly accepted request and its first waiter. `replicated`: the waiter need not wait for the store."""
@@ -99,6 +101,7 @@ class StoredAcks:
     """The acknowledgements of a segment without followers: every request is answered once it is stored."""
 
     recheck_seconds = math.inf
+    may_gather = True
 
     def accept(self, pending: PendingRequest, waiter: Waiter, *, replicated: bool) -> None:
         """As `Acknowledgements.accept`."""
@@ -134,6 +137,7 @@ class ReplicatedAcks:
     """
 
     recheck_seconds = RECHECK_SECONDS
+    may_gather = False
 
     def __init__(self, segment: int, replication: Replication, *, on_refused: Callable[[], None]) -> None:
         self._segment, self._replication = segment, replication

@@ -8,16 +8,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from filer import request_ids, tracing
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.format.requests import RequestId
 from filer.keys import FileName
 from filer.segment.inheritance import Inheritance
+from filer.segment.later_table import Rows
 from filer.segment.live_files import FileFacts
-from filer.segment.next_file import Accepted, NextFile, Payload
+from filer.segment.next_file import Accepted, NextFile, Payload, Single
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import Inherit, SegmentRef, nothing_inherited, put_until_known, recover_index
 from filer.segment.writer.flush_timer import FlushTimer
@@ -38,11 +37,11 @@ MOST_LINKS = 32
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that has just been stored, with its rows in the columns of `log_schema`."""
+    """A file that has just been stored, with its rows in the columns of `log_schema`, now or later."""
 
     segment: int
     facts: FileFacts
-    table: pa.Table
+    rows: Rows
     pending_bytes: int
 
 
@@ -118,13 +117,25 @@ class SegmentWriter(HasWriterState):
         Those that are stored already, here or in a predecessor, are answered with their first positions. Raises
         `SegmentSealed` while the segment is being closed, `SegmentMoved` when it was lost, and `SequenceExpired`.
         """
-        if self.state is not WriterState.OPEN:
-            raise SegmentMoved() if self.has_stopped else SegmentSealed()
+        self._check_open()
         if request is None:
             return self._queue.add(payload, size_bytes, replicated=replicated)
         if not self.inheritance.complete:
             raise RuntimeError(f"{request} came before the windows of the predecessors")
         return self._queue.add_once(payload, size_bytes, request, replicated=replicated)
+
+    def gather(self, single: Single, size_bytes: int, together: object) -> tuple[Waiter, int] | None:
+        """As `append` of one message without an id, which shares a waiter with those right before it.
+
+        The waiter gets the position of the first of them; the number says which of them this one is. None where it has
+        to be appended by itself: nothing was done then. Messages of another `together` have a waiter of their own.
+        """
+        self._check_open()
+        return self._queue.gather(single, size_bytes, together)
+
+    def _check_open(self) -> None:
+        if self.state is not WriterState.OPEN:
+            raise SegmentMoved() if self.has_stopped else SegmentSealed()
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Raise `SequenceExpired` if `append` would."""
@@ -284,7 +295,7 @@ class SegmentWriter(HasWriterState):
         stored = replace(file.facts, stored_us=self._context.store.time.latest_us)
         self.index.append(stored, footer.requests, file.link)
         pending_bytes = self._queue.stored(batch, footer.requests)
-        self._on_stored(StoredFile(self.ref.segment, file.facts, file.table, pending_bytes))
+        self._on_stored(StoredFile(self.ref.segment, file.facts, file.rows, pending_bytes))
         for pending in batch:
             pending.answer(self.ref.segment, (*pending.replicated_waiters, *pending.stored_waiters))
         self._acks.stored(batch, footer.end)

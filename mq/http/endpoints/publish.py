@@ -50,6 +50,8 @@ _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64", *DELIVERY_FIELDS)
 HEADER_PREFIX = b"braid-header-"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_PLAIN_KEY = re.compile(rb"key=([A-Za-z0-9._~-]*)\Z")
+"""Of which decoding makes nothing else."""
 _ENVELOPE = re.compile(rb'\s{0,64}\{\s{0,64}"messages"\s{0,64}:')
 
 
@@ -75,8 +77,19 @@ class PublishRequest:
         self.parameters = _parameters(query) if query else {}
         self.id = producer_sequence.producer_sequence(self.parameters) if query else None
 
+    def with_query(self, query: bytes) -> "PublishRequest":
+        """One with the same headers, and that query. Raises what making it raises."""
+        other = PublishRequest.__new__(PublishRequest)
+        other.content_type, other.declared_bytes = self.content_type, self.declared_bytes
+        other.encoding, other.headers = self.encoding, self.headers
+        other.parameters = _parameters(query)
+        other.id = producer_sequence.producer_sequence(other.parameters)
+        return other
+
 
 def _parameters(query: bytes) -> dict[str, str]:
+    if (key := _PLAIN_KEY.match(query)) is not None:
+        return {"key": key[1].decode()}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
     except (UnicodeDecodeError, ValueError) as error:
@@ -155,6 +168,11 @@ class Publisher:
         """The answer to a publish whose messages are at these positions, and whose body had arrived at that time."""
         self.note(positions, size_bytes, arrived_seconds, replicated=replicated)
         return Reply(positions_body(positions))
+
+    def acknowledge_stored(self, position: Position, began_seconds: float) -> Reply:
+        """As `acknowledge`, of one message that is stored, and of which no trace is told."""
+        self._stored.observe(self._now_seconds() - began_seconds)
+        return Reply(single_position_body(position.segment, position.offset))
 
     def note(self, positions: Sequence[Position], size_bytes: int, arrived_seconds: float, *, replicated: bool) -> None:
         """Count a publish whose messages are acknowledged."""

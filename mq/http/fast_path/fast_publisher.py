@@ -8,9 +8,11 @@ from filer.clock import Clock
 from filer.errors import InvalidInput
 from filer.format.requests import Position
 from filer.segment.next_file import Single
+from filer.segment.writer.pending_request import Waiter
 from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher, refuse_envelope, single_of, wants_replicated
 from mq.http.fast_path.head import Head
+from mq.http.fast_path.known_heads import KnownHeads
 from mq.http.guard import Guard
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
@@ -29,6 +31,8 @@ class FastPublisher:
         self._limit_bytes = min(broker.settings.max_body_bytes, broker.front_store.limit_bytes)
         self._is_draining, self._new_id = broker.draining.is_set, broker.new_request_id
         self._finishing: set[asyncio.Task[None]] = set()
+        self._gathered: dict[Waiter, list[_UnderWay]] = {}
+        self.heads = KnownHeads()
 
     def admits(self, head: Head, address: str) -> bool:
         """Whether nothing refuses a publish whose body is still to come. If something does, the app answers it now."""
@@ -43,7 +47,7 @@ class FastPublisher:
 
     def _admitting(self, head: Head, address: str) -> TopicRuntime | None:
         """The topic, if the head alone does not keep the message out of it."""
-        if self._is_draining() or self._guard.refusal(address, "POST", head.path, head.headers) is not None:
+        if self._is_draining() or not self._allows(head, address):
             return None
         runtime = self._topics.get(head.topic)
         if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
@@ -51,6 +55,11 @@ class FastPublisher:
         if runtime.state.is_grouped:
             return None  # refused: what is published says to which of its topics it belongs
         return runtime
+
+    def _allows(self, head: Head, address: str) -> bool:
+        if head.headers_allowed:
+            return self._guard.allows_publish(address, head.path)
+        return self._guard.refusal(address, "POST", head.path, head.headers) is None
 
     def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.
@@ -67,12 +76,13 @@ class FastPublisher:
             return False
         if not self._front_store.try_reserve(len(body)):
             return False
-        id_ = head.request_id or self._new_id()
         # What forwards the message takes the id from here.
-        work = request_ids.begin(id_)
+        work = request_ids.begin(head.request_id or self._new_id())
         publisher = runtime.publisher
         try:
-            begun = publisher.begin_single(single, len(body), head.request.id, replicated=replicated)
+            begun = publisher.begin_single(
+                single, len(body), head.request.id, replicated=replicated, gather=not replicated
+            )
         except Exception:
             # As above: what it raises, it raises before it appends anything.
             begun = None
@@ -84,8 +94,24 @@ class FastPublisher:
         # process stops, the client has no answer, and knows as much as it does about any request without one.
         self._turns.publishing.__enter__()
         under_way = _UnderWay(self, self._publisher, publisher, begun, head.path, work, on_reply)
-        begun.waiter.add_done_callback(under_way.has_outcome)
+        if begun.number is None:
+            begun.waiter.add_done_callback(under_way.has_outcome)
+        else:
+            self._gather(under_way, begun.waiter)
         return True
+
+    def _gather(self, under_way: "_UnderWay", waiter: Waiter) -> None:
+        """Have one callback for all who share a waiter."""
+        together = self._gathered.get(waiter)
+        if together is None:
+            together = self._gathered[waiter] = []
+            waiter.add_done_callback(self._have_outcome)
+        together.append(under_way)
+
+    def _have_outcome(self, waiter: Waiter) -> None:
+        """All who share this waiter have their outcome."""
+        for under_way in self._gathered.pop(waiter):
+            under_way.has_outcome(waiter)
 
     def finish(self, under_way: "_UnderWay") -> None:
         """Have a publish that has failed at first go on, as the ASGI app would."""
@@ -125,12 +151,14 @@ class _UnderWay:
             return
         try:
             begun.group.waiters.discard(waiter)
-            positions = waiter.result()[:1]
-            self._reply(
-                self._publisher.acknowledge(
-                    positions, begun.size_bytes, begun.began_seconds, replicated=begun.replicated
+            position = waiter.result()[0]
+            if begun.number is None:
+                reply = self._publisher.acknowledge(
+                    (position,), begun.size_bytes, begun.began_seconds, replicated=begun.replicated
                 )
-            )
+            else:
+                reply = self._publisher.acknowledge_stored(begun.position(position), begun.began_seconds)
+            self._reply(reply)
         finally:
             self._fast.has_ended(begun.size_bytes)
 

@@ -31,7 +31,10 @@ _UNDERSTOOD = frozenset(
 
 @dataclass(slots=True)
 class Head:
-    """The head of a publish of one message of `size_bytes`. `request_id` is the client's, if it gives a valid one."""
+    """The head of a publish of one message of `size_bytes`. `request_id` is the client's, if it gives a valid one.
+
+    `headers_allowed`: the guard has nothing against the headers; whether it has against the rest is not known.
+    """
 
     path: str
     topic: str
@@ -39,6 +42,7 @@ class Head:
     size_bytes: int
     request: PublishRequest
     request_id: str | None
+    headers_allowed: bool = False
 
 
 def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | None:

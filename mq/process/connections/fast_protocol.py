@@ -56,6 +56,33 @@ class FastProtocol(LimitedProtocol):
         # Of the request that is being parsed, if it may be served here. Then `cycle` is that one.
         self._head: Head | None = None
         self._body, self._is_whole = b"", False
+        # Whether the parser is where a new one would be: nothing that it has seen matters to the next request.
+        self._parser_is_new = True
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what has arrived without the parser, if it is a publish with a known head; else have it parsed."""
+        if not (self._parser_is_new and not self._in_message and not self._ended and self._serve_known(data)):
+            super().data_received(data)
+
+    def _serve_known(self, data: bytes) -> bool:
+        """Begin to serve a request that has come as a whole, if its head is known. Else nothing has been done."""
+        before = self.cycle
+        if (before is not None and not before.response_complete) or self.flow.write_paused:
+            return False
+        found = self._fast.heads.find(data)
+        if found is None:
+            return False
+        head, head_bytes = found
+        if head_bytes > self._head_limit_bytes or self._connections.head_complete(self, is_broker=False) is not None:
+            # The base class comes upon the same, and refuses it.
+            return False
+        cycle = self.cycle = _FastCycle({"method": "POST", "path": head.path})
+        if not self._fast.begin(head, data[head_bytes:], self._address, partial(self._answer, cycle)):
+            self.cycle = before
+            return False
+        self._served = cycle
+        self.received_bytes += len(data)
+        return True
 
     def _begin_request(self) -> None:
         self._head = self._understood()
@@ -82,12 +109,16 @@ class FastProtocol(LimitedProtocol):
         return head if head is not None and head.size_bytes < LEAST_BYTES else None
 
     def _parse(self, data: bytes) -> None:
+        is_first_piece = not self._in_message
         super()._parse(data)
         if self._head is None:
             return
         if self._is_whole:
             if self._serve(self._head):
+                if is_first_piece:
+                    self._fast.heads.note(data, self._head)
                 self._head, self._body = None, b""
+                self._parser_is_new = True
                 self._message_is_complete()
             else:
                 self._give_to_app()
@@ -111,7 +142,7 @@ class FastProtocol(LimitedProtocol):
         """A request begins. If it comes in the same piece as the one before it, the app serves both."""
         if self._head is not None:
             self._give_to_app()
-        self._is_whole = False
+        self._is_whole = self._parser_is_new = False
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:

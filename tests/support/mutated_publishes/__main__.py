@@ -20,14 +20,15 @@ def main() -> None:
     logging.disable()
     seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
     until_seconds = time.monotonic() + arguments.seconds
-    examples = fast = 0
+    examples = fast = known = 0
     print(f"seed {seed}", flush=True)
     while time.monotonic() < until_seconds:
         with comparison() as both:
             both.compare_any(EXAMPLES, seed_of_examples=seed)
-            fast += both.compare_stored()
+            begun, begun_known = both.compare_stored()
+        fast, known = fast + begun, known + begun_known
         examples, seed = examples + EXAMPLES, seed + 1
-        print(f"{examples} examples alike, {fast} publishes on the fast path", flush=True)
+        print(f"{examples} examples alike, {fast} publishes on the fast path, {known} with a known head", flush=True)
 
 
 if __name__ == "__main__":

@@ -53,11 +53,11 @@ class Comparison:
 
         (check if seed_of_examples is None else seed(seed_of_examples)(check))()
 
-    def compare_stored(self) -> int:
-        """Compare all that is stored. Returns how many of the messages came by the fast path."""
+    def compare_stored(self) -> tuple[int, int]:
+        """Compare all that is stored. Returns how many of the messages came by the fast path, and with a known head."""
         stored = [self._runner.run(_stored(each)) for each in (self._fast, self._asgi)]
         assert stored[0] == stored[1]
-        return self._fast.begun
+        return self._fast.begun, self._fast.known
 
     async def _outcomes(self, talk: Sequence[Sequence[bytes]]) -> list[Outcome]:
         return [await _outcome(each, talk) for each in (self._fast, self._asgi)]

@@ -61,6 +61,11 @@ TARGETS = [
             "&",
             "key",
             "key=a#b",
+            "key=a~b.c_d-e",
+            "key=a:b",
+            "key=a;b",
+            "key=%zz",
+            "key=" + "a" * 1000,
             "a?b",
         )
     ),
@@ -81,6 +86,9 @@ TARGETS = [
 BODIES = [b"", b"1", b'{"a": 1}', b"{", b'{"messages": [{"value": 1}]}', b"x" * (MOST_BYTES + 1), gzip.compress(b"v")]
 HEADERS = [
     "Accept: */*",
+    "Accept: */* ",
+    "Accept:\t*/*",
+    "Accept: a\tb",
     "User-Agent: x",
     "Cookie: a=b",
     "Connection: keep-alive",

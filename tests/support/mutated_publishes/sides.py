@@ -37,14 +37,16 @@ class LocalTransport(Transport):
 
 
 class _Counted:
-    """A fast path, and how many publishes it has taken."""
+    """A fast path, and how many publishes it has taken, and how many of them without the parser."""
 
     def __init__(self, fast: FastPublisher) -> None:
-        self._fast, self.admits, self.begun = fast, fast.admits, 0
+        self._fast, self.admits, self.heads = fast, fast.admits, fast.heads
+        self.begun = self.known = 0
 
     def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
         has_begun = self._fast.begin(head, body, address, on_reply)
         self.begun += has_begun
+        self.known += has_begun and head.headers_allowed
         return has_begun
 
 
@@ -70,6 +72,11 @@ class Side:
     def begun(self) -> int:
         """How many publishes the fast path has taken."""
         return self._fast.begun
+
+    @property
+    def known(self) -> int:
+        """Of how many of those the head was known, so that no parser saw them."""
+        return self._fast.known
 
     def is_at_rest(self) -> bool:
         """Whether nothing is left of what connections have sent."""
