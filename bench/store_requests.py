@@ -8,6 +8,7 @@ is counted. `bench/s3_costs.py` makes money of these counts.
 import argparse
 import asyncio
 import os
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,18 +40,25 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many messages a second to a topic of so many segments."""
+    """So many messages a second to a topic of so many segments, or to each of several topics."""
 
     messages_per_second: int
     segments: int
+    topics: int = 1
+    value_bytes: int = VALUE_BYTES
 
     @property
     def what(self) -> str:
         """In words."""
-        return f"{self.messages_per_second:,} messages/s, {self.segments} segment{'s' * (self.segments > 1)}"
+        each = f"{self.messages_per_second:,} messages/s, {self.segments} segment{'s' * (self.segments > 1)}"
+        sized = each if self.value_bytes == VALUE_BYTES else f"{each}, {self.value_bytes:,} B"
+        return sized if self.topics == 1 else f"{self.topics} topics, each {sized}"
 
 
 LOADS = [Load(1, 1), Load(100, 1), Load(10_000, 1), Load(100, 4), Load(10_000, 4)]
+SPREAD = [Load(10, 1, topics=10, value_bytes=1_000), Load(1_000, 1, value_bytes=1_000)]
+"""A tenth of 1 MB/s into 100 topics, and a hundredth of 100 MB/s: topics share no puts, and an S3 server in Python that
+answers four hundred puts a second would be what is measured."""
 
 
 def idle(brokers: int, seconds: float) -> Iterator[Counted]:
@@ -70,13 +78,14 @@ def loaded(load: Load, seconds: float) -> Counted:
     with local_cluster(
         brokers=1, put_delay_seconds=PUT_DELAY_SECONDS, more_seconds=AS_SOON_SECONDS | NEVER_SCRUBBED
     ) as cluster:
-        cluster.create_topic(TOPIC, segments=load.segments)
+        for topic in _topics(load):
+            cluster.create_topic(topic, segments=load.segments)
         return asyncio.run(_published(cluster, load, seconds))
 
 
 async def _published(cluster: BenchCluster, load: Load, seconds: float) -> Counted:
     url = next(iter(cluster.brokers.values())).url
-    publishing = asyncio.create_task(_publish(url, load))
+    publishing = asyncio.create_task(_publish_to_all(url, load))
     counting = asyncio.create_task(_count(cluster, load.what, seconds))
     await asyncio.wait([publishing, counting], return_when=asyncio.FIRST_COMPLETED)
     if publishing.done():
@@ -87,16 +96,29 @@ async def _published(cluster: BenchCluster, load: Load, seconds: float) -> Count
     return await counting
 
 
-async def _publish(url: str, load: Load) -> None:
+def _topics(load: Load) -> list[str]:
+    return [TOPIC if load.topics == 1 else f"{TOPIC}-{number}" for number in range(load.topics)]
+
+
+async def _publish_to_all(url: str, load: Load) -> None:
+    async with AsyncClient(url) as client, asyncio.TaskGroup() as tasks:
+        for topic in _topics(load):
+            tasks.create_task(_publish(client, topic, load))
+
+
+async def _publish(client: AsyncClient, topic: str, load: Load) -> None:
     loop = asyncio.get_running_loop()
+    pause_seconds = max(BATCH_SECONDS, 1 / load.messages_per_second)
+    # Topics do not begin at the same moment.
+    await asyncio.sleep(random.random() * pause_seconds)
     start, sent = loop.time(), 0
-    async with AsyncClient(url) as client, client.producer(TOPIC) as producer:
+    async with client.producer(topic) as producer:
         while True:
             due = int((loop.time() - start) * load.messages_per_second) + 1
             for number in range(sent, due):
-                await producer.send(os.urandom(VALUE_BYTES), key=f"key-{number % 1000}")
+                await producer.send(os.urandom(load.value_bytes), key=f"key-{number % 1000}")
             sent = due
-            await asyncio.sleep(BATCH_SECONDS)
+            await asyncio.sleep(pause_seconds)
 
 
 async def _count(cluster: BenchCluster, what: str, seconds: float) -> Counted:
@@ -112,17 +134,18 @@ def main() -> None:
     """Measure, and print a table of requests per second."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds that are counted in each case (60)")
-    parser.add_argument("--only", choices=("idle", "loads"), help="count only this")
+    parser.add_argument("--only", choices=("idle", "loads", "spread"), help="count only this")
     options = parser.parse_args()
     forget_settings()
     table = Table(title=f"requests to S3 per second; {machine()}", title_justify="left")
     for name in ("", *KINDS):
         table.add_column(name, justify="right" if name else "left")
     counted: list[Counted] = []
-    if options.only != "loads":
+    if options.only in (None, "idle"):
         counted += [each for brokers in (1, 3) for each in idle(brokers, options.seconds)]
-    if options.only != "idle":
-        counted += [loaded(load, options.seconds) for load in LOADS]
+    for name, loads in (("loads", LOADS), ("spread", SPREAD)):
+        if options.only in (None, name):
+            counted += [loaded(load, options.seconds) for load in loads]
     for each in counted:
         table.add_row(each.what, *(f"{each.rates[kind]:.3f}" for kind in KINDS))
     console().print(table)

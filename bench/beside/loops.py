@@ -25,6 +25,8 @@ from bench.peers.nats import jet_stream
 from bench.peers.python_clients import CONFLUENT, NATS_PY, environment, kafka_topics, loop_command, python_loop
 
 READ_MESSAGES = 2_000 * LOOK_EVERY
+NATS_READ_MESSAGES = 200 * LOOK_EVERY
+"""Fewer, since it takes a minute to publish half a million of them with its Python client."""
 _OURS = "bench.harness.our_loops"
 
 
@@ -99,8 +101,9 @@ def _sending(clients: list[Client], segments: int, wanted: tuple[Wanted, ...]) -
 def _consuming(clients: list[Client], segments: int, wanted: tuple[Wanted, ...]) -> Case:
     def of(client: Client, seconds: float) -> Counted:
         with client.server(segments) as server:
-            client.run(server, "fill", READ_MESSAGES)
-            return client.run(server, "read", READ_MESSAGES)
+            messages = NATS_READ_MESSAGES if client.name == NATS else READ_MESSAGES
+            client.run(server, "fill", messages)
+            return client.run(server, "read", messages)
 
     what = f"Python: read in a loop, {VALUE_BYTES} B, {segments} segment{'s' * (segments > 1)}"
     return _counting(f"python-read-{segments}", what, clients, segments, of, wanted)
