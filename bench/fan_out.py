@@ -3,7 +3,8 @@
     python -m bench.fan_out [--rounds 3] [--seconds 5] [--subscribers 100 --subscribers 300] [--per-second 200]
 
 Messages of 100 bytes are offered at an even pace, however long answers take, over 16 connections: alone, and while the
-subscribers (NDJSON, from `latest`) read. They are a process of their own on the same processors. See bench/README.md.
+subscribers (NDJSON, from `latest`) read. They are a process of their own on the same processors. It is of lowest
+priority: they stand for clients on other machines. See bench/README.md.
 """
 
 import argparse
@@ -28,7 +29,9 @@ CONNECTIONS = 16
 TIMEOUT_SECONDS = 30.0
 MOST_RATIO = 2.0
 """More than this costs the publisher too much."""
-_ROOT = Path(__file__).parents[1]
+READERS_NICE = 19
+"""How far the subscribers stand back for the broker and the publishers: they stand for clients on other machines."""
+ROOT = Path(__file__).parents[1]
 _BODY = b"x" * 100
 
 
@@ -48,16 +51,17 @@ class Figures:
     @property
     def p99_ratio(self) -> float:
         """How much longer the publisher waits beside the subscribers."""
-        return _p99(self.beside_ms) / _p99(self.alone_ms)
+        return p99(self.beside_ms) / p99(self.alone_ms)
 
     def row(self, subscribers: int, per_second: float) -> list[str]:
-        alone_ms, beside_ms = _p99(self.alone_ms), _p99(self.beside_ms)
+        alone_ms, beside_ms = p99(self.alone_ms), p99(self.beside_ms)
         return [
             str(subscribers),
             f"{per_second:g}/s",
             f"{self.published / self.seconds:,.0f}/s",
             f"{self.delivered / self.seconds:,.0f}/s",
             f"{self.processor_seconds / self.seconds:.2f}",
+            f"{self.memory_mib:.0f} MiB",
             f"{statistics.median(self.alone_ms):.1f}, {alone_ms:.1f} ms",
             f"{statistics.median(self.beside_ms):.1f}, {beside_ms:.1f} ms",
             f"{self.p99_ratio:.2f}",
@@ -65,7 +69,8 @@ class Figures:
         ]
 
 
-def _p99(waits_ms: list[float]) -> float:
+def p99(waits_ms: list[float]) -> float:
+    """What all but a hundredth of them stay below."""
     return statistics.quantiles(waits_ms, n=100)[98]
 
 
@@ -77,11 +82,11 @@ class Readers:
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
 
     @classmethod
-    async def begin(cls, url: str, count: int) -> "Readers":
-        """Have so many subscribers read; returns when all have begun."""
+    async def begin(cls, url: str, count: int, *, stalled: int = 0, nice: int = READERS_NICE) -> "Readers":
+        """Have so many subscribers read, and others stall; returns when all have begun."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.harness.stream_readers", url, TOPIC, str(count),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT,
+            sys.executable, "-m", "bench.harness.stream_readers", url, TOPIC, str(count), str(stalled), str(nice),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
         )  # fmt: skip
         readers = cls(process)
         if await asyncio.wait_for(readers._stdout.readline(), TIMEOUT_SECONDS) != b"ready\n":
@@ -121,7 +126,16 @@ async def publish(url: str, per_second: float, seconds: float) -> list[float]:
     return waits_ms
 
 
-async def measure(subscribers: int, per_second: float, rounds: int, seconds: float, checkout: Path = _ROOT) -> Figures:
+async def measure(
+    subscribers: int,
+    per_second: float,
+    rounds: int,
+    seconds: float,
+    checkout: Path = ROOT,
+    *,
+    stalled: int = 0,
+    nice: int = READERS_NICE,
+) -> Figures:
     """What so many subscribers get, in rounds with and without them."""
     figures = Figures()
     with scratch_folder() as folder:
@@ -131,7 +145,7 @@ async def measure(subscribers: int, per_second: float, rounds: int, seconds: flo
             await publish(url, per_second, 1)
             for _ in range(rounds):
                 figures.alone_ms += await publish(url, per_second, seconds)
-                readers = await Readers.begin(url, subscribers)
+                readers = await Readers.begin(url, subscribers, stalled=stalled, nice=nice)
                 await publish(url, per_second, 1)
                 before = await readers.count()
                 with used_by(pid) as use:
@@ -150,14 +164,16 @@ async def measure(subscribers: int, per_second: float, rounds: int, seconds: flo
 def main() -> None:
     options = _options()
     table = Table(
-        "subscribers", "offered", "published", "delivered", "processors", "p50, p99 alone", "beside them", "", ""
+        *("subscribers", "offered", "published", "delivered", "processors", "memory", "p50, p99 alone", "beside them"),
+        *("", ""),
     )
     for column in table.columns:
         column.justify = "right"
     try:
         for subscribers in options.subscribers or (100, 300):
             show_progress(f"{subscribers} subscribers")
-            each = measure(subscribers, options.per_second, options.rounds, options.seconds, options.checkout)
+            asked = (subscribers, options.per_second, options.rounds, options.seconds, options.checkout)
+            each = measure(*asked, stalled=options.stalled, nice=options.nice)
             row = asyncio.run(each).row(subscribers, options.per_second)
             show_progress("; ".join(row))
             table.add_row(*row)
@@ -174,7 +190,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each time (5)")
     parser.add_argument("--subscribers", type=int, action="append", help="how many, may be repeated (100 and 300)")
     parser.add_argument("--per-second", type=float, default=200.0, help="messages that are offered (200)")
-    parser.add_argument("--checkout", type=Path, default=_ROOT, help="measure the broker of another checkout")
+    parser.add_argument("--stalled", type=int, default=0, help="subscribers beside them who never read (0)")
+    parser.add_argument(
+        "--nice", type=int, default=READERS_NICE, help=f"how far subscribers stand back, from 0 to 19 ({READERS_NICE})"
+    )
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="measure the broker of another checkout")
     options = parser.parse_args()
     if options.rounds < 1 or not 1 <= options.seconds <= 600 or not 1 <= options.per_second <= 100_000:
         parser.error("--rounds must be 1 or more, --seconds from 1 to 600, --per-second from 1 to 100000")
