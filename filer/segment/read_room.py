@@ -72,6 +72,13 @@ class Page:
             self._taken_bytes += taken_bytes
         return True
 
+    @property
+    def spare_bytes(self) -> int:
+        """How much may be decoded without taking more room."""
+        if self._room is None:
+            return self.max_bytes - self._content_bytes
+        return self._taken_bytes - self._used_bytes
+
     def add(self, start: int, rows: Rows, *, decoded_bytes: int) -> None:
         """Add the messages from `start` on, for which that much was decoded. None means that the page is full."""
         self._used_bytes += decoded_bytes

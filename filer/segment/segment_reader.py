@@ -4,27 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filer.errors import CorruptFile, DataMissing, StoreError, UnreadableObject
-from filer.format.row_ends import END_BYTES, Ends, Rows, row_ends
-from filer.format.segment_file import (
-    ROW_GROUP_BYTES,
-    WHOLE_FILE_BYTES,
-    CheckedFile,
-    FileEnd,
-    decode,
-    decode_row_group,
-    of_file,
-)
+from filer.format.segment_file import ROW_GROUP_BYTES, WHOLE_FILE_BYTES, FileEnd, decode_row_group, of_file
 from filer.segment.live_files import FileFacts, Hole
 from filer.segment.read_room import SMALL_BYTES, NoRoom, Page, ReadRoom
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, check_end, fetch_end
 from filer.segment.sized_cache import SizedCache
+from filer.segment.whole_files import Decoded, Fresh, Outcome, TooLarge, WholeFile, decode_up_to, decoded_bytes
 from filer.stores.store import Store
 
 FILES_AT_ONCE = 8
@@ -33,9 +24,8 @@ WHOLE_DECODED_BYTES = 4 * ROW_GROUP_BYTES
 """A file that decodes to more is read by row groups, however small it is on the store."""
 _MOST_REMEMBERED = 10_000
 _FOOTER_CACHE_BYTES = 4 * 1024 * 1024
-# Besides its keys and values, a row takes so much once it is decoded: in the file these are packed.
-_ROW_BYTES = 64
 T = TypeVar("T")
+_Opened: TypeAlias = "Decoded | asyncio.Task[bytes] | Outcome | None"
 
 
 class SegmentReader:
@@ -46,7 +36,7 @@ class SegmentReader:
 
     def __init__(self, store: Store, decoder: Executor, *, cache_bytes: int) -> None:
         self._store, self._decoder = store, decoder
-        self._cache: SizedCache[tuple[str, int | None], _Decoded] = SizedCache(cache_bytes)
+        self._cache: SizedCache[tuple[str, int | None], Decoded] = SizedCache(cache_bytes)
         # Who reads a large file page by page needs its footer for each.
         self._ends: SizedCache[str, FileEnd] = SizedCache(_FOOTER_CACHE_BYTES)
         self._gate = asyncio.Semaphore(FILES_AT_ONCE)
@@ -84,11 +74,11 @@ class SegmentReader:
         # Fetched ahead, and decoded in order up to the bounds of the page.
         opening = [self._open(ref.key(facts.name), facts) for facts in files]
         try:
-            for facts, opened in zip(files, opening, strict=True):
+            for number, facts in enumerate(files):
                 if page.tables and facts.start > page.reached:
                     break
                 try:
-                    await self._add_file(page, ref, facts, await opened if isinstance(opened, asyncio.Task) else opened)
+                    await self._add_file(page, ref, files, opening, number)
                 except (UnreadableObject, StoreError) as error:
                     if page.tables:
                         break
@@ -108,7 +98,7 @@ class SegmentReader:
             return ref.no_messages
         return page.joined()
 
-    def _open(self, key: str, facts: FileFacts) -> "_Decoded | asyncio.Task[bytes] | None":
+    def _open(self, key: str, facts: FileFacts) -> _Opened:
         """A file's rows if the cache has them, or its bytes on their way; None if it is read by row groups."""
         if facts.size_bytes > WHOLE_FILE_BYTES or key in self._by_row_groups:
             return None
@@ -119,44 +109,60 @@ class SegmentReader:
         async with self._gate:
             return (await self._store.get(key)).data
 
-    async def _add_file(self, page: Page, ref: SegmentRef, facts: FileFacts, opened: "_Decoded | bytes | None") -> None:
-        """Add the file's messages from where the page has got to, as far as there is room."""
+    async def _add_file(
+        self, page: Page, ref: SegmentRef, files: Sequence[FileFacts], opened: list[_Opened], number: int
+    ) -> None:
+        """Add the messages of the file of that number from where the page has got to, as far as there is room."""
+        facts = files[number]
         wanted, key = max(page.reached, facts.start), ref.key(facts.name)
-        if opened is None:
+        file = opened[number]
+        if isinstance(file, asyncio.Task):
+            # What the store says instead is raised here.
+            await file
+            await self._decode_fetched(page, ref, files, opened, number)
+            file = opened[number]
+        if isinstance(file, CorruptFile):
+            raise file
+        if file is None:
             await self._add_row_groups(page, ref, facts, wanted)
-            return
-        whole = await self._whole(page, ref, key, facts, opened) if isinstance(opened, bytes) else opened
-        if whole is None:
-            return
-        if isinstance(whole, int):
+        elif isinstance(file, TooLarge):
             # Each page would fetch the whole file again. From now on it is read by row groups.
             self._remember_row_groups(key)
             await self._add_row_groups(page, ref, facts, wanted)
-            return
-        rows = whole.rows(page, wanted - facts.base)
-        if whole is not opened:
-            page.add(wanted, rows, decoded_bytes=whole.size_bytes)
-        # What the cache holds takes no more memory than what is rendered of it.
-        elif await page.has_room(rows.size_bytes):
-            page.add(wanted, rows, decoded_bytes=rows.size_bytes)
+        elif isinstance(file, Fresh):
+            page.add(wanted, file.decoded.rows(page, wanted - facts.base), decoded_bytes=file.decoded.size_bytes)
+        elif isinstance(file, Decoded):
+            rows = file.rows(page, wanted - facts.base)
+            # What the cache holds takes no more memory than what is rendered of it.
+            if await page.has_room(rows.size_bytes):
+                page.add(wanted, rows, decoded_bytes=rows.size_bytes)
 
-    async def _whole(
-        self, page: Page, ref: SegmentRef, key: str, facts: FileFacts, data: bytes
-    ) -> "_Decoded | int | None":
-        """All rows of a file; how much they would take, if that is too much at a time; None if there is no room."""
+    async def _decode_fetched(
+        self, page: Page, ref: SegmentRef, files: Sequence[FileFacts], opened: list[_Opened], number: int
+    ) -> None:
+        """Decode the file of that number, and what is fetched already of those behind it.
+
+        Of these only as many as the room suffices for that the page has taken. If there is none for the first, the page
+        has ended, and nothing is decoded.
+        """
+        whole = []
+        for facts, fetching in zip(files[number:], opened[number:], strict=True):
+            if not isinstance(fetching, asyncio.Task) or not fetching.done() or fetching.exception() is not None:
+                break
+            whole.append(WholeFile(ref.key(facts.name), (ref.segment, facts.base), fetching.result()))
         if not await page.has_room(SMALL_BYTES):
-            return None
-        place = (ref.segment, facts.base)
-        rows = await self._decode(key, partial(_decode_up_to, data, place, SMALL_BYTES))
-        if isinstance(rows, int):
-            if rows > WHOLE_DECODED_BYTES:
-                return rows
-            if not await page.has_room(rows):
-                return None
-            rows = await self._decode(key, partial(decode, data, place=place))
-        decoded = _Decoded(rows)
-        self._cache.put((key, None), decoded, decoded.size_bytes)
-        return decoded
+            return
+        most_bytes = min(max(page.spare_bytes, SMALL_BYTES), WHOLE_DECODED_BYTES)
+        outcomes = await self._run(partial(decode_up_to, whole, most_bytes))
+        first = outcomes[0]
+        if isinstance(first, TooLarge) and first.size_bytes <= WHOLE_DECODED_BYTES:
+            if not await page.has_room(first.size_bytes):
+                return
+            outcomes = await self._run(partial(decode_up_to, whole[:1], first.size_bytes))
+        for file, outcome in zip(whole, outcomes, strict=False):
+            if isinstance(outcome, Fresh):
+                self._cache.put((file.key, None), outcome.decoded, outcome.decoded.size_bytes)
+        opened[number : number + len(outcomes)] = outcomes
 
     def _remember_row_groups(self, key: str) -> None:
         self._by_row_groups[key] = None
@@ -190,7 +196,7 @@ class SegmentReader:
             self._ends.put(key, file, len(file.tail))
         return file
 
-    async def _row_group(self, key: str, file: FileEnd, group: int) -> "_Decoded":
+    async def _row_group(self, key: str, file: FileEnd, group: int) -> Decoded:
         place = key, group
         decoding = self._decoding.get(place)
         if decoding is not None:
@@ -201,14 +207,15 @@ class SegmentReader:
         cached = self._cache.get(place)
         return cached if cached is not None else await self._decode_row_group(place, file)
 
-    async def _decode_row_group(self, place: tuple[str, int], file: FileEnd) -> "_Decoded":
+    async def _decode_row_group(self, place: tuple[str, int], file: FileEnd) -> Decoded:
         key, group = place
         decoding = self._decoding[place] = asyncio.Lock()
         async with decoding:
             try:
                 async with self._gate:
                     data = await fetch_row_group(self._store, key, file, group)
-                    decoded = _Decoded(await self._decode(key, partial(decode_row_group, file, group, data)))
+                    with of_file(key):
+                        decoded = Decoded(await self._run(partial(decode_row_group, file, group, data)))
                 self._cache.put(place, decoded, decoded.size_bytes)
                 return decoded
             finally:
@@ -216,23 +223,8 @@ class SegmentReader:
                 if self._decoding.get(place) is decoding:
                     del self._decoding[place]
 
-    async def _decode(self, key: str, work: "partial[T]") -> T:
-        with of_file(key):
-            return await asyncio.get_running_loop().run_in_executor(self._decoder, work)
-
-
-def decoded_bytes(metadata: pq.FileMetaData, group: int) -> int:
-    """About how much the rows of a row group take once they are decoded."""
-    found = metadata.row_group(group)
-    return int(found.total_byte_size + _ROW_BYTES * found.num_rows)
-
-
-def _decode_up_to(data: bytes, place: tuple[int, int], most_bytes: int) -> pa.Table | int:
-    """The rows of a file, or only how much they would take, if that is more. Raises as `decode`."""
-    file = CheckedFile(data, place=place)
-    metadata = file.end.metadata
-    size_bytes = sum(decoded_bytes(metadata, group) for group in range(metadata.num_row_groups))
-    return file.rows() if size_bytes <= most_bytes else size_bytes
+    async def _run(self, work: "partial[T]") -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._decoder, work)
 
 
 def _check_readable(ref: SegmentRef, index: SegmentIndex, offset: int) -> None:
@@ -287,23 +279,3 @@ async def fetch_row_group(store: Store, key: str, file: FileEnd, number: int) ->
     if start >= tail_begin:
         return file.tail[start - tail_begin : stop - tail_begin]
     return (await store.get(key, start=start, stop=stop)).data
-
-
-class _Decoded:
-    """All rows of a file or of a row group as they were decoded, and the size of the buffers that hold them.
-
-    Where each row ends is found once: many pages begin and end in the same rows.
-    """
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self._ends: Ends | None = None
-        self.size_bytes = table.get_total_buffer_size() + END_BYTES * table.num_rows
-
-    def rows(self, page: Page, start: int) -> Rows:
-        """The rows from that one on which belong to the page."""
-        if not start and page.takes(self._table.num_rows, self.size_bytes):
-            return Rows(self._table, self.size_bytes)
-        if self._ends is None:
-            self._ends = row_ends(self._table)
-        return page.first_of(self._table, self._ends, start)

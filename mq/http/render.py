@@ -1,4 +1,4 @@
-"""Messages as readers get them: as JSON for people, as Arrow for programs."""
+"""Messages as people get them: as JSON."""
 
 import base64
 import heapq
@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import TOPIC_FIELD, log_schema
+from filer.format.schema import TOPIC_FIELD
 from filer.times import rfc3339_texts
 from filer.topic.topic_config import TopicConfig
 from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
@@ -276,19 +276,6 @@ def ndjson_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any])
             if written.step_is_over(sum(map(len, line))):
                 yield
     return written.all_parts()
-
-
-def arrow_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
-    """An Arrow IPC stream of the runs with a column `segment` in front, one or more record batches a run."""
-    schema = log_schema(state.config.key_type, state.config.value_type, grouped=state.is_grouped)
-    schema = pa.schema([pa.field("segment", pa.int64(), nullable=False), *schema])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for run in runs:
-            segment = pa.array(np.full(run.table.num_rows, run.segment, dtype=np.int64))
-            writer.write_table(pa.Table.from_arrays([segment, *run.table.columns], schema=schema))
-            yield
-    return [memoryview(sink.getvalue())]
 
 
 _Timed = tuple[str, int, int, Sequence[bytes]]

@@ -19,6 +19,7 @@ from filer.event_log import EventLog
 from mq.base.errors import Draining
 from mq.bodies.intake import ClientGone
 from mq.http.chunks import Chunks, framed
+from mq.http.pieces import PIECE_BYTES, TOGETHER, Together, pieces, pieces_together
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
 from mq.http.until_gone import until_gone
@@ -28,7 +29,6 @@ from mq.peers.calls import PREFIX
 
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
-PIECE_BYTES = 1024 * 1024
 WHOLE_BODY = "braidmq.whole_body"
 """In the message that starts an answer: the whole body, whose length is no header of it. No message follows.
 
@@ -158,7 +158,7 @@ class PageResponse(Response):
                 await super().__call__(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for piece in chain.from_iterable(map(pieces, self._parts)):
+            for piece in _pieces_for(scope, self._parts):
                 await send_drained(send, piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -211,14 +211,14 @@ class PacedStream(StreamingResponse):
             await self._chunks.drained()
 
 
-def pieces(body: Part) -> Iterator[memoryview]:
-    """The body in pieces, without a copy."""
-    view = memoryview(body)
-    for start in range(0, len(view), PIECE_BYTES):
-        yield view[start : start + PIECE_BYTES]
+def _pieces_for(scope: Scope, parts: Sequence[Part]) -> Iterator[memoryview | Together]:
+    """The parts in pieces that the server of that request takes."""
+    if TOGETHER in scope.get("extensions", ()):
+        return pieces_together(parts)
+    return chain.from_iterable(map(pieces, parts))
 
 
-async def send_drained(send: Send, piece: memoryview) -> None:
+async def send_drained(send: Send, piece: memoryview | Together) -> None:
     """Send a piece of a body, and wait until the socket's buffer has room again.
 
     The server waits before it sends, not after: an empty piece sends nothing, and waits.

@@ -13,7 +13,8 @@ from filer.format.schema import log_schema
 from filer.topic.topic_state import TopicState
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant
-from mq.http.consuming.granted_messages import Granted
+from mq.http.arrow_stream import SEGMENT, arrow_stream, segment_column
+from mq.http.consuming.granted_messages import Granted, Piece
 from mq.http.large_values import Aside
 from mq.http.render import MessageRenderer, Part, Written
 from mq.limits.steps import Steps
@@ -85,18 +86,18 @@ def arrow_claims(
     """An Arrow IPC stream of messages with `segment` and `deliveries` in front. Its metadata has the claims."""
     schema = pa.schema(
         [
-            pa.field("segment", pa.int64(), nullable=False),
+            SEGMENT,
             pa.field("deliveries", pa.int32(), nullable=False),
             *log_schema(state.config.key_type, state.config.value_type, grouped=state.is_grouped),
         ],
         {CLAIMS: orjson.dumps({"claims": claims_of(granted.grants, tokens), **about})},
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for pieces, run in granted.pages:
-            told = np.array([granted.grants[piece.number].delivery for piece in pieces], dtype=np.int32)
-            deliveries = pa.array(np.repeat(told, [piece.rows for piece in pieces]))
-            segment = pa.array(np.full(run.table.num_rows, run.segment, dtype=np.int64))
-            writer.write_table(pa.Table.from_arrays([segment, deliveries, *run.table.columns], schema=schema))
-            yield
-    return [memoryview(sink.getvalue())]
+    return arrow_stream(
+        schema, [(run, [segment_column(run), _deliveries(granted, pieces)]) for pieces, run in granted.pages]
+    )
+
+
+def _deliveries(granted: Granted, pieces: Sequence[Piece]) -> pa.Array:
+    """How often each message of these pieces was delivered."""
+    told = np.array([granted.grants[piece.number].delivery for piece in pieces], dtype=np.int32)
+    return pa.array(np.repeat(told, [piece.rows for piece in pieces]))

@@ -10,10 +10,11 @@ import orjson
 from filer.errors import BraidError, InvalidInput, UnreadableObject
 from mq.base.errors import OwnerSilent, ReadsFull
 from mq.http.answers import copied, rendered
+from mq.http.arrow_stream import arrow_page
 from mq.http.consuming.group_bodies import LetGoBody
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.json_body import checked_body
-from mq.http.render import arrow_page, json_page
+from mq.http.render import json_page
 from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
 from mq.http.sockets.requests import Id
 from mq.http.sockets.subscription import (

@@ -104,7 +104,7 @@ def _about_json(parts: Sequence[Part]) -> Mapping[str, Any]:
 
 
 def _about_arrow(parts: Sequence[Part]) -> Mapping[str, Any]:
-    """The claims of an Arrow answer, which are in the metadata of its schema."""
-    with pa.ipc.open_stream(pa.py_buffer(b"".join(parts))) as stream:
+    """The claims of an Arrow answer, which are in the metadata of its schema, with which it begins."""
+    with pa.ipc.open_stream(pa.py_buffer(parts[0])) as stream:
         found: dict[str, Any] = orjson.loads(stream.schema.metadata[CLAIMS])
     return found

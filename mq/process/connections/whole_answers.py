@@ -10,6 +10,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
 from mq.http.chunks import offer_chunks
+from mq.http.pieces import TOGETHER, Together
 from mq.http.reply import WHOLE_BODY
 from mq.http.sockets.wire import OPENS, offer_wire
 from mq.process.connections.stream_chunks import StreamChunks
@@ -66,7 +67,8 @@ class WholeAnswers:
         self._socket = socket
 
         def serve(scope: Scope, receive: Receive, _: Send) -> Awaitable[None]:
-            scope.setdefault("extensions", {})[WHOLE_BODY] = {}
+            extensions = scope.setdefault("extensions", {})
+            extensions[WHOLE_BODY] = extensions[TOGETHER] = {}
             if scope["path"].endswith(_STREAMS):
                 offer_chunks(scope, StreamChunks(self._transport, cycle))
             if socket is not None:
@@ -130,11 +132,13 @@ class WholeAnswers:
         self._cycle, self._head = cycle, None
         cycle.transport = cast("asyncio.Transport", self)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | Together) -> None:
         """Write a part of an answer."""
         if self._head is not None:
             head, self._head, self._cycle = self._head, None, None
-            self._transport.writelines((head, data))
+            self._transport.writelines((head, *data.parts) if isinstance(data, Together) else (head, data))
+        elif isinstance(data, Together):
+            self._transport.writelines(data.parts)
         elif (cycle := self._cycle) is not None and cycle.response_started:
             if cycle.chunked_encoding is False and cycle.scope["method"] != "HEAD":
                 self._head = data

@@ -9,6 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from mq.http.pieces import TOGETHER, Together
 from mq.http.reply import WHOLE_BODY
 from mq.process.connections.whole_answers import WholeAnswers
 
@@ -68,7 +69,7 @@ class Connection:
         """Answer it as an app does that sends these messages."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            assert WHOLE_BODY in scope["extensions"]
+            assert {WHOLE_BODY, TOGETHER} <= scope["extensions"].keys()
             for message in messages:
                 await send(message)
 
@@ -108,6 +109,26 @@ async def test_a_body_in_pieces_follows_as_it_comes() -> None:
     await go_on(cycle, b"cd")
     assert [call[-2:] for call in one.transport.calls] == [b"ab", b"cd"]
     assert one.transport.calls[1] == b"cd"
+
+
+async def test_parts_of_a_body_leave_together_and_count_as_all_of_them() -> None:
+    one = Connection()
+    cycle = one.request()
+    await begin(cycle, length(6))
+    await go_on(cycle, cast("bytes", Together([b"ab", memoryview(b"c")])), more=True)
+    await go_on(cycle, b"", more=True)
+    await go_on(cycle, cast("bytes", Together([b"d", b"ef"])))
+    assert [call for call in one.transport.calls if call] == [HEAD + b"content-length: 6\r\n\r\nabc", b"def"]
+    assert one.answered == [cycle]
+
+
+async def test_more_parts_than_the_length_says_are_refused() -> None:
+    one = Connection()
+    cycle = one.request()
+    await begin(cycle, length(2))
+    with pytest.raises(RuntimeError, match="longer than Content-Length"):
+        await go_on(cycle, cast("bytes", Together([b"ab", b"c"])))
+    assert not one.transport.calls
 
 
 async def test_the_head_of_a_stream_waits_for_nothing() -> None:
