@@ -44,7 +44,7 @@ class _Subscriber(asyncio.BufferedProtocol):
         buffer = self._lines.buffer
         # Sizes of chunks end with \r\n, and so do the chunks: each message is a line that ends with }\n.
         self._lines.count += buffer.count(b"}\n", 0, size_bytes) + (self._last == b"}" and buffer[0] == ord("\n"))
-        self._last = buffer[size_bytes - 1 : size_bytes]
+        self._last = bytes(buffer[size_bytes - 1 : size_bytes])
 
     def _begin(self, part: bytes) -> None:
         self._head += part
