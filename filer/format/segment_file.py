@@ -17,7 +17,9 @@ from filer.errors import CorruptFile
 from filer.format import digests
 from filer.format.compression import Compression, owner_compression
 from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
+from filer.format.nulls import null_column
 from filer.format.plain.few_messages import file_of_few
+from filer.format.plain.null_columns import columns_with_values
 from filer.format.plain.plain_file import BEGIN, footer_around, is_plain, plain_file
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
 from filer.format.schema import JSON_TYPE, TOPIC_FIELD, KeyType, ValueType, log_schema, no_messages
@@ -379,9 +381,13 @@ class CheckedFile:
 
     def rows(self) -> pa.Table:
         """Its rows, in the columns of `log_schema`; raises `CorruptFile`."""
+        metadata = self.end.metadata
         try:
+            # Of several row groups, in one of which a column has values, it is read of all.
+            groups = range(metadata.num_row_groups)
+            names = [name for group in groups for name in columns_with_values(metadata, group, self.end.tail, 0)]
             # Nearly all bytes are in one column. Threads for the others would cost more than they save.
-            return unmark(self._file.read(use_threads=False))
+            return unmark(self._file.read(columns=names or None, use_threads=False))
         except DECODING_ERRORS as error:
             raise undecodable(error) from error
 
@@ -393,9 +399,9 @@ def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
 
 def decode_row_group(end: FileEnd, number: int, data: bytes) -> pa.Table:
     """The rows of one row group, given its bytes, in the columns of `log_schema`; raises `CorruptFile`."""
-    table = decode_columns(end, number, data)
     try:
-        return unmark(table)
+        start, _ = end.row_group_range(number)
+        return unmark(decode_columns(end, number, data, columns_with_values(end.metadata, number, data, start)))
     except DECODING_ERRORS as error:
         raise undecodable(error) from error
 
@@ -424,7 +430,10 @@ def undecodable(error: Exception) -> CorruptFile:
 
 
 def unmark(table: pa.Table) -> pa.Table:
-    """The table in the columns of `log_schema`: JSON values as strings, no metadata, declared nullability."""
+    """The table in the columns of `log_schema`: JSON values as strings, no metadata, declared nullability.
+
+    Columns that it lacks have no value.
+    """
     value = table["value"]
     kind = value.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -435,7 +444,12 @@ def unmark(table: pa.Table) -> pa.Table:
         "json" if isinstance(kind, pa.BaseExtensionType) else "string" if kind == pa.string() else "binary",
     )
     grouped = TOPIC_FIELD.name in table.schema.names
-    return pa.Table.from_arrays(table.columns, schema=log_schema(*names, grouped=grouped))
+    schema, rows = log_schema(*names, grouped=grouped), table.num_rows
+    if table.num_columns == len(schema):
+        return pa.Table.from_arrays(table.columns, schema=schema)
+    there = set(table.schema.names)
+    columns = [table[field.name] if field.name in there else null_column(rows, field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def count_refs(table: pa.Table) -> int:

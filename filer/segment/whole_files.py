@@ -27,7 +27,12 @@ class Decoded:
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self._ends: Ends | None = None
-        self.size_bytes = table.get_total_buffer_size() + END_BYTES * table.num_rows
+        self.size_bytes = END_BYTES * table.num_rows + sum(
+            # Columns without a value share their memory with all others of that kind.
+            column.get_total_buffer_size()
+            for column in table.columns
+            if column.null_count < len(column)
+        )
 
     def rows(self, page: Page, start: int) -> Rows:
         """The rows from that one on which belong to the page."""

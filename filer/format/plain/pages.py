@@ -14,10 +14,10 @@ from filer.varint import varint
 
 INT64, BYTE_ARRAY = 2, 6
 PLAIN, RLE, DELTA_BINARY_PACKED = 0, 3, 5
-NO_CODEC, LZ4_RAW = 0, 7
+NO_CODEC, ZSTD, LZ4_RAW = 0, 6, 7
 """Types, encodings and codecs by their numbers in Parquet."""
 Part: TypeAlias = bytes | memoryview
-_LZ4 = pa.Codec("lz4_raw")
+_CODECS = {LZ4_RAW: pa.Codec("lz4_raw"), ZSTD: pa.Codec("zstd")}
 _DATA_PAGE = 0
 _REMEMBERED = 1024
 _LARGE_BYTES = 1024 * 1024
@@ -70,9 +70,9 @@ class Pages:
     def add(self, rows: int, body: Sequence[Part], statistics: bytes = _WITHOUT_STATISTICS) -> None:
         """Add a page of so many rows."""
         plain_bytes = sum(map(len, body))
-        if self._codec == LZ4_RAW:
+        if self._codec != NO_CODEC:
             joined = body[0] if len(body) == 1 else _joined(body, plain_bytes)
-            body = (_LZ4.compress(joined, asbytes=True),)
+            body = (_CODECS[self._codec].compress(joined, asbytes=True),)
         stored_bytes = sum(map(len, body))
         check = 0
         for part in body:
