@@ -2,6 +2,8 @@
 
 import re
 
+from pydantic_core import ErrorDetails
+
 _WORDS = (
     (r"value error, ", ""),
     (r"input should be a valid integer(, (unable|got) .*)?", "it must be a whole number"),
@@ -21,6 +23,15 @@ _WORDS = (
     (r"input should be less than (\S+)", r"it must be less than \1"),
     (r"input should be ('.*)", r"it must be \1"),
 )
+
+
+_BOUNDS = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
+
+
+def plain_reason(error: ErrorDetails) -> str:
+    """What is wrong with a value. A number out of its bounds is repeated: it may not be the one that was meant."""
+    message = plain_message(error["msg"])
+    return f"{message}, not {error['input']!r:.80}" if error["type"] in _BOUNDS else message
 
 
 def plain_message(message: str) -> str:

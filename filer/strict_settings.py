@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
-from filer.plain_messages import plain_message
+from filer.plain_messages import plain_reason
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -47,7 +47,7 @@ def _explain(error: ValidationError, model: type[BaseModel], what: str, beside: 
         known = [".".join([*path[:-1], name]) for name in field_names(model, path[:-1])]
         return unknown_name(what, ".".join(path), [*known, *(() if path[:-1] else beside)])
     setting = ".".join(path)
-    message = plain_message(first["msg"])
+    message = plain_reason(first)
     return f"{setting}: {message}" if setting else message
 
 

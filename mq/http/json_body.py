@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
-from filer.plain_messages import plain_message
+from filer.plain_messages import plain_reason
 from filer.strict_settings import field_names
 from mq.base.errors import BodyTooLarge, Malformed
 from mq.http.reply import JSON
@@ -141,7 +141,7 @@ def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, A
         within = places[:-1]
         return unknown_name("field", path, [".".join([*within, name]) for name in field_names(model, within)])
     # Pydantic would name a class of ours that clients do not know.
-    reason = "an object is wanted" if error["type"] == "model_type" else plain_message(error["msg"])
+    reason = "an object is wanted" if error["type"] == "model_type" else plain_reason(error)
     # An example without the field would say nothing of it.
     return f"{path}: {reason}{f', as in {model.EXAMPLE}' if _shows(model.EXAMPLE, field) else ''}"
 

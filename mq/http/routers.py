@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
+from mq.http.reply import JSON
 
 
 def new_router(tag: str) -> APIRouter:
@@ -33,7 +34,16 @@ async def _refuse_unknown_parameters(request: Request) -> None:
     known = list(_parameters_of(route.dependant))
     for name in request.query_params:
         if name not in known:
+            if name in _body_fields(route):
+                raise InvalidInput(f"{name!r} is no parameter here: send it in the body, which is JSON")
             raise InvalidInput(unknown_name("parameter", name, known))
+
+
+def _body_fields(route: APIRoute) -> Iterable[str]:
+    """The names of the fields of a JSON body, where an endpoint has one."""
+    content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
+    fields: Iterable[str] = content.get(JSON, {}).get("schema", {}).get("properties", ())
+    return fields
 
 
 def _parameters_of(dependant: Dependant) -> Iterator[str]:

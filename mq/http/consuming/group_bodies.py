@@ -24,7 +24,8 @@ MOST_CONSUMER_CHARS = 100
 MOST_BYTES = 64 * 1024 * 1024
 BODY_BYTES = 4 * 1024 * 1024
 _Seconds = Annotated[float, Field(ge=0, le=86_400 * 366, allow_inf_nan=False)]
-_Lease = Annotated[float, Field(ge=1, le=MOST_LEASE_SECONDS, allow_inf_nan=False)]
+_Lease = Annotated[float, Field(ge=1, allow_inf_nan=False, json_schema_extra={"maximum": MOST_LEASE_SECONDS})]
+"""The group has a bound of its own below this one, so that who asks for too much is told only that one."""
 _Offset = Annotated[int, Field(ge=0, le=2**62)]
 _Epoch = Annotated[int, Field(ge=1, le=2**62)]
 _Process = Annotated[str, Field(max_length=200)]

@@ -12,7 +12,7 @@ from filer.topic.positions import Positions
 from groups.queue.backlog import Seen
 from groups.queue.claims import GivingBack
 from groups.queue.redrives import Redrives
-from groups.settings import FIXED_SETTINGS, GroupSettings, parse_settings
+from groups.settings import FIXED_SETTINGS, MOST_LEASE_SECONDS, GroupSettings, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
 from mq.groups.dead_letters import own_topic_refused, topic_group_refused
@@ -330,6 +330,7 @@ def _lease_ms(asked_seconds: float | None, group: QueueGroup) -> int:
     if lease_ms > longest_ms:
         raise InvalidConfig(
             f"lease_seconds is {asked_seconds:g}: a lease of group {group.name!r} runs for at most "
-            f"{longest_ms / 1000:g} s; extend it meanwhile, or give the group a larger lease_seconds"
+            f"{longest_ms / 1000:g} s; extend it meanwhile, or give the group a larger lease_seconds "
+            f"({MOST_LEASE_SECONDS} at most)"
         )
     return lease_ms

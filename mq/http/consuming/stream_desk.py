@@ -1,6 +1,6 @@
 """Serves what the members of stream groups ask, at the broker that coordinates the group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filer.keys import check_name
@@ -67,11 +67,7 @@ class StreamDesk:
         commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
         accepted = await group.commit(asked.member_id, commits)
         if all(each is None for each in accepted):
-            raise Conflict(
-                "member-fenced",
-                f"none of these segments is with member {asked.member_id!r} under that epoch any more, "
-                "and no position has moved: whoever has them now goes on from the last commit that was accepted",
-            )
+            raise Conflict("member-fenced", await _why_none_counts(group, asked.member_id, commits))
         outcomes = list(zip(commits, accepted, strict=True))
         return GroupAnswer.of(
             {
@@ -81,6 +77,18 @@ class StreamDesk:
                 "fenced": [each._asdict() for each, in_force in outcomes if in_force is None],
             }
         )
+
+
+async def _why_none_counts(group: StreamGroup, member: str, commits: Sequence[Commit]) -> str:
+    """Why no position has moved. A segment may be unknown only here, so the member is told no more than to join."""
+    state = (await group.source.runtime()).state
+    for segment in (each.segment for each in commits):
+        if state.segment(segment) is None and segment not in group.progress.segments:
+            return f"topic {group.topic!r} has no segment {segment}, so no position has moved: join again"
+    return (
+        f"none of these segments is with member {member!r} under that epoch any more, and no position has moved: "
+        "whoever has them now goes on from the last commit that was accepted"
+    )
 
 
 def _body(request: GroupRequest, model: type[Body]) -> Body:

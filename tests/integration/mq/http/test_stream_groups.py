@@ -208,6 +208,20 @@ async def test_a_member_that_is_none_is_told_why(memory_broker: HttpBroker) -> N
     assert "it has not joined, has left, or" in await told("a", 2)
 
 
+async def test_a_commit_for_a_segment_that_is_not_there_is_told_so(memory_broker: HttpBroker) -> None:
+    await topic_of(memory_broker, 1)
+    await Member(memory_broker.client, "a").join()
+
+    async def told(segment: int) -> str:
+        commit = {"member_id": "a", "positions": [{"segment": segment, "epoch": 7, "position": 0}]}
+        return str(
+            check_problem(await memory_broker.client.post(f"{G}/commits", json=commit), 409, "member-fenced")["detail"]
+        )
+
+    assert await told(9) == "topic 't' has no segment 9, so no position has moved: join again"
+    assert "none of these segments is with member 'a' under that epoch" in await told(0)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "kind"),
     [

@@ -57,8 +57,8 @@ def test_nothing_is_refused_in_the_words_of_a_program(body: type[JsonBody]) -> N
 @pytest.mark.parametrize(
     ("body", "document", "says"),
     [
-        (ClaimBody, {"lease_seconds": 0}, "lease_seconds: it must be at least 1"),
-        (ClaimBody, {"max": 0}, 'max: it must be at least 1, as in {"max": 100, "wait": 20}'),
+        (ClaimBody, {"lease_seconds": 0}, "lease_seconds: it must be at least 1, not 0"),
+        (ClaimBody, {"max": 0}, 'max: it must be at least 1, not 0, as in {"max": 100, "wait": 20}'),
         (ClaimBody, {"scattered": "yes"}, "scattered: it must be true or false"),
         (AckBody, {}, 'messages: it is missing, as in {"messages": [{"claim": "…", "id": "0-17"}]}'),
         (AckBody, {"messages": [{}]}, 'messages.0.claim: it is missing, as in {"messages": [{"claim": "…", "id"'),
@@ -69,7 +69,11 @@ def test_nothing_is_refused_in_the_words_of_a_program(body: type[JsonBody]) -> N
             "unknown field 'messages.0.form': did you mean 'messages.0.from'?",
         ),
         (ReleaseBody, {"messages": [{"claim": "x"}], "reason": "x" * 501}, "reason: it has at most 500 characters"),
-        (ExtensionBody, {"messages": [{"claim": "x"}], "lease_seconds": 10**6}, "lease_seconds: it must be at most"),
+        (
+            ExtensionBody,
+            {"messages": [{"claim": "x"}], "lease_seconds": -1},
+            "lease_seconds: it must be at least 1, not -1",
+        ),
         (RedriveBody, {"ids": ["7"]}, "ids.0: it must be the id of a message, such as 0-17, not '7'"),
         (CommitBody, {"member_id": "a", "positions": [{"segment": 0, "epoch": 1}]}, "positions.0.position: it is"),
         (LetGoBody, {"let_go": [{"segment": 0}]}, 'let_go.0.epoch: it is missing, as in {"let_go": [{"segment": 0'),
@@ -80,4 +84,4 @@ def test_what_is_right_is_shown(body: type[JsonBody], document: dict[str, Any], 
 
 
 def test_no_example_of_other_fields_is_shown() -> None:
-    assert refused(ClaimBody, {"lease_seconds": 0}) == "lease_seconds: it must be at least 1"
+    assert refused(ClaimBody, {"lease_seconds": 0}) == "lease_seconds: it must be at least 1, not 0"
