@@ -128,7 +128,11 @@ class TopicReads:
         self._took.observe(self.now_seconds() - began_seconds)
 
     async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
-        """The offset after the newest readable message. The owner is not asked if `at_least` is known to be reached."""
+        """The offset after the newest readable message. The owner is not asked if `at_least` is known to be reached.
+
+        A file may be on the store, and read by way of it, a moment before its owner hears that it is. So before this
+        tells that `at_least` is not reached, it looks at the store, or waits for the puts of an own segment.
+        """
         tail, known = self.tail(segment_id), self._indexes.known.get(segment_id)
         end = max(known.end if known is not None else 0, tail.end if tail is not None else 0)
         if at_least is not None and end >= at_least:
@@ -138,8 +142,11 @@ class TopicReads:
         except (OwnerSilent, UnreadableObject):
             # It may have given readers what the store does not have yet.
             return max(end, (await self.index(segment_id, fresh=True)).end, at_least or 0)
-        if page is not None:
+        if page is not None and page.end >= (at_least or 0):
             return max(end, page.end)
+        writer = self._owned.writers.get(segment_id)
+        if at_least is not None and writer is not None and end < at_least <= writer.accepted_end:
+            await writer.flush()
         return max(end, (await self.index(segment_id, fresh=True)).end)
 
     async def carried(self, segment_id: int) -> tuple[int, int | None]:

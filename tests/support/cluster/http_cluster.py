@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any
 
 import orjson
@@ -43,30 +43,37 @@ class HeldStore(ForwardingStore):
         self.can_be_read = True
         self.reads: Counter[str] = Counter()
         self._held: set[str] = set()
+        self._answers_held: set[str] = set()
         self._changed = asyncio.Event()
 
     def hold(self, part_of_key: str = SEGMENT_FILES) -> None:
         """Hold writes whose key contains `part`."""
         self._held.add(part_of_key)
 
+    def hold_answers(self, part_of_key: str) -> None:
+        """Have objects whose key contains `part` be created, and nobody told so."""
+        self._answers_held.add(part_of_key)
+
     def release(self, part_of_key: str | None = None) -> None:
-        """Release held writes, of all keys or of those that contain `part`."""
-        self._held -= self._held.copy() if part_of_key is None else {part_of_key}
+        """Release held writes and answers, of all keys or of those that contain `part`."""
+        for held in (self._held, self._answers_held):
+            held -= held.copy() if part_of_key is None else {part_of_key}
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _pass(self, key: str) -> None:
-        while any(part in key for part in self._held):
+    async def _pass(self, key: str, held: Set[str]) -> None:
+        while any(part in key for part in held):
             await self._changed.wait()
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`, later."""
-        await self._pass(key)
+        await self._pass(key, self._held)
         await self.inner.create(key, data, metadata=metadata)
+        await self._pass(key, self._answers_held)
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         """As `Store.replace`, later."""
-        await self._pass(key)
+        await self._pass(key, self._held)
         return await self.inner.replace(key, data, etag=etag)
 
     async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:

@@ -1,12 +1,14 @@
 """Consumer groups in a cluster: any broker serves any group, and the coordinator goes with its segment."""
 
 import asyncio
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import httpx
 
 from tests.support.broker.problems import check_problem
-from tests.support.cluster.http_cluster import HttpCluster, until
+from tests.support.cluster.http_cluster import SEGMENT_FILES, HttpCluster, until
 
 G = "/v1/topics/t/groups/g"
 
@@ -101,3 +103,45 @@ async def test_a_group_is_as_durable_as_its_topic(brokers: HttpCluster) -> None:
         assert made["settings"]["acks"] == acks
     changed = await brokers.up["c"].client.put("/v1/topics/t/groups/g", json={"acks": "replicated"})
     assert changed.raise_for_status().json()["settings"]["acks"] == "replicated"
+
+
+async def test_what_was_read_from_the_store_before_its_owner_heard_of_it_may_be_committed(brokers: HttpCluster) -> None:
+    """A storm found it: another broker had read the file, and the commit was told that it lay beyond the end."""
+
+    async def commit(segment: int, position: int) -> httpx.Response:
+        positions = [{"segment": segment, "epoch": 1, "position": position}]
+        return await ask(brokers, "a", "commits", member_id="m", positions=positions)
+
+    await brokers.create("a", "t", segments=3)
+    key_of, ends = dict[int, str](), Counter[int]()
+    while len(key_of) < 3:
+        (position,) = await brokers.publish("a", "t", (key := f"k{ends.total()}", "first"))
+        key_of[position["segment"]] = key
+        ends[position["segment"]] += 1
+    (await ask(brokers, "a", "members", member_id="m")).raise_for_status()
+    owners = {segment: names[0] for segment, names in enumerate(await brokers.brokers_of("a", "t"))}
+    assert sorted(owners.values()) == ["a", "b", "c"], "one of them coordinates the group"
+    for segment, owner in owners.items():
+        folder, end = f"topics/t{SEGMENT_FILES}segment={segment}/", ends[segment]
+        brokers.stores[owner].hold_answers(folder)
+        before = await _files(brokers, folder)
+        publishing = asyncio.create_task(brokers.publish("a", "t", (key_of[segment], "second")))
+        await until(partial(_has_more_files, brokers, folder, before))
+        check_problem(await commit(segment, end + 2), 422, "invalid-request")
+        committing = asyncio.create_task(commit(segment, end + 1))
+        if owner == await coordinator(brokers, "a"):
+            # It has to wait for its own put. If that failed, the message would not be there.
+            await asyncio.wait([committing], timeout=0.05)
+            assert not committing.done()
+            brokers.stores[owner].release()
+        assert (await committing).raise_for_status().json()["committed"][0]["in_force"] == end + 1
+        brokers.stores[owner].release()
+        await publishing
+
+
+async def _files(brokers: HttpCluster, folder: str) -> int:
+    return len([each async for each in brokers.store.list(folder)])
+
+
+async def _has_more_files(brokers: HttpCluster, folder: str, before: int) -> bool:
+    return await _files(brokers, folder) > before
