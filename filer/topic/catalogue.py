@@ -102,6 +102,10 @@ class Catalogue:
         self._on_read(topic, None)
         return record
 
+    async def is_free(self, topic: str) -> bool:
+        """Whether the store has nothing of that name, and nothing is known of it: it may be created."""
+        return self._known.get(topic) is None and not await self._has_objects(topic)
+
     def saw(self, state: TopicState) -> None:
         """Another broker tells that this record is, or was, on the store."""
         self._known.add(state.topic, state.version)

@@ -78,7 +78,7 @@ class TopicAdministration:
         settings = dict(body)
         segments = settings.pop(AT_CREATION, None)
         async with self._executor.lock(name):
-            record = await self._catalogue.read(name)
+            record = await self._record_of(name)
             if record is None or record.state.deleted:
                 await self._check_free(record)
                 config = parse_config(settings)
@@ -98,6 +98,18 @@ class TopicAdministration:
                 )
             differs = ignored(AT_CREATION, segments, len(state.open_segments))
             return await self.reconfigure(state, settings), Put(created=False, differs=differs)
+
+    async def _record_of(self, name: str) -> TopicRecord | None:
+        """The record of a topic that may be there; None if there is none, or was none a moment ago.
+
+        A name of which the store has nothing needs no further look: whoever creates the topic does so only if there
+        still is no record.
+        """
+        return (
+            None
+            if name not in self._topics and await self._catalogue.is_free(name)
+            else await self._catalogue.read(name)
+        )
 
     async def _check_free(self, record: TopicRecord | None) -> None:
         """Raise `Conflict` if a name without segments of its own is that of a member of a topic group."""
