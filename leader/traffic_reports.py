@@ -15,6 +15,8 @@ from leader.traffic.traffic_table import TrafficTable
 
 STALE_INTERVALS = 5
 """A report that is older than so many report intervals counts as none."""
+COMPARED_IN_ROUNDS = 10
+"""The states of all topics are compared once in so many rounds: there may be thousands."""
 
 
 class LedTopics(Protocol):
@@ -49,7 +51,9 @@ class TrafficReports:
     ) -> None:
         self._coordinator, self._clock, self._topics, self._table = coordinator, clock, topics, table
         self._stale_seconds, self._segments_per_broker = STALE_INTERVALS * interval_seconds, segments_per_broker
-        self._known_topics: set[str] = set()
+        # In the states that the table has.
+        self._known_topics: dict[str, TopicState] = {}
+        self._until_compared = 0
         self._pending_bytes: dict[str, int] = {}
 
     @property
@@ -73,8 +77,7 @@ class TrafficReports:
         if unknown := self._unknown_topics(segments):
             states = self._topics.states
             for topic in unknown & states.keys():
-                self._table.apply(states[topic])
-                self._known_topics.add(topic)
+                self._apply(states[topic])
             for topic in self._unknown_topics(segments):
                 self._topics.request_read(topic)
 
@@ -87,20 +90,32 @@ class TrafficReports:
         Nothing before the first round: what brokers carry would be told by some of their topics.
         """
         if self._known_topics and self._coordinator.leads():
-            self._table.apply(state)
-            self._known_topics.add(state.topic)
+            self._apply(state)
 
     def refresh(self) -> None:
-        """Take the newest states of all topics, and forget topics and brokers that are gone."""
+        """Take the newest states of all topics, and forget topics and brokers that are gone.
+
+        Changes are told (`changed`), so that most times only the names of topics are looked at.
+        """
         states = self._topics.states
-        for topic in self._known_topics - states.keys():
-            self._table.forget(topic)
-        for state in states.values():
-            self._table.apply(state)
-        self._known_topics = set(states)
+        self._until_compared -= 1
+        if self._until_compared <= 0 or set(states) != self._known_topics.keys():
+            self._until_compared = COMPARED_IN_ROUNDS
+            self._compare(states)
         live = {broker.id for broker in self._coordinator.brokers()}
         for broker in self._pending_bytes.keys() - live:
             del self._pending_bytes[broker]
+
+    def _compare(self, states: Mapping[str, TopicState]) -> None:
+        for topic in self._known_topics.keys() - states.keys():
+            self._table.forget(topic)
+            del self._known_topics[topic]
+        for state in [each for topic, each in states.items() if self._known_topics.get(topic) is not each]:
+            self._apply(state)
+
+    def _apply(self, state: TopicState) -> None:
+        self._table.apply(state)
+        self._known_topics[state.topic] = state
 
     def clear(self) -> None:
         """Forget everything: unknown traffic is neither hot nor cold."""

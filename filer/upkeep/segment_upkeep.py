@@ -6,6 +6,7 @@ twice. The time of a supersession is the store's, since all processes share it a
 whatever shows the supersession was read or written, so it is never too early. Files are deleted by `DeletionClock`.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -95,6 +96,14 @@ class SegmentUpkeep:
             or start_offset > self.index.start_offset
             or bool(self._due(self._context.deletions.about_us()))
         )
+
+    def rest_seconds(self) -> float:
+        """How long there is no work, if there is none now and nothing happens: until files are old enough."""
+        context = self._context
+        ripe_seconds = context.rollup_age_seconds - (context.clock.now_us() - self.index.last_timestamp_us) / 1e6
+        due_us = min((old.since_us for old in self.index.superseded), default=math.inf)
+        due_seconds = context.grace_seconds - (context.deletions.about_us() - due_us) / 1e6
+        return min(math.inf if self._at_rest() else ripe_seconds, due_seconds)
 
     async def run(self, *, rollup_bytes: int, start_offset: int) -> UpkeepResult:
         """Do one round, in the order that makes each step safe.

@@ -205,7 +205,7 @@ class BrokerSettings(BaseModel):
         600.0, description="Time that small files stay as they are, unless they are tiny or very many."
     )
     maintenance_interval: Annotated[_Seconds, Field(gt=0, le=3600)] = Field(
-        5.0, description="Time between rounds of roll-up, retention and snapshots."
+        5.0, description="Time between rounds of roll-up, retention and snapshots; idle topics have fewer."
     )
     scrub_days: Annotated[float, Field(ge=0, le=3650)] = Field(
         30.0, description="Days in which everything stored is read once and checked against its digests; 0 for never."

@@ -47,6 +47,10 @@ class FailurePauses:
             self._metrics.upkeep.maintenance_errors.inc()
             _log.warning("upkeep_failed", topic=topic, work=what, error=error)
 
+    def concern(self, topic: str) -> bool:
+        """Whether work on that topic has failed, and is to be tried again."""
+        return bool(self._pauses) and any(name == topic for name, _ in self._pauses)
+
     def forget_old(self) -> None:
         """Forget pauses that ended long ago: their topics or segments may be gone."""
         longest_ago = self._clock.monotonic_seconds() - LONGEST_PAUSE_SECONDS

@@ -1,7 +1,8 @@
 """The loop that maintains the topics of a broker, and the order of the work on one topic."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -13,8 +14,9 @@ from filer.upkeep.deletion_clock import DeletionClock
 from filer.upkeep.segment_upkeep import UpkeepContext
 from leader.membership.coordinator import Coordinator
 from mq.maintenance.failure_pauses import FailurePauses
+from mq.maintenance.idle_topics import IdleTopics
 from mq.maintenance.retention_round import Floors, RetentionRound
-from mq.maintenance.segment_rounds import SegmentRounds
+from mq.maintenance.segment_rounds import FIRST_INDEXES_PER_ROUND, SegmentRounds
 from mq.maintenance.upload_sweeper import UploadSweeper
 from mq.metrics.metrics import Metrics
 from mq.topic.topic_registry import TopicRegistry
@@ -24,13 +26,16 @@ from mq.transitions.transition_executor import TransitionExecutor
 REFRESH_SECONDS = 10.0
 TOPICS_AT_ONCE = 4
 """Some 0.5 ms where nothing has happened."""
+IDLE_PERIOD_ROUNDS, AGEING_PERIOD_ROUNDS = 60, 12
+"""An idle topic is looked at once in so many rounds, and one whose messages expire more often."""
 
 
 class Maintenance:
     """Maintains this broker's open segments, and the sealed segments of topics whose maintainer it is.
 
-    A round costs almost nothing if nothing has happened, and looks at a few topics in each `turn`. Work that computes
-    runs in `pool`. All methods belong to the event loop's thread.
+    A round costs almost nothing if nothing has happened, and looks at a few topics in each `turn`. Topics in which
+    nothing happens have their turn in few of the rounds (`IdleTopics`). Work that computes runs in `pool`. All methods
+    belong to the event loop's thread.
     """
 
     def __init__(
@@ -53,7 +58,7 @@ class Maintenance:
         turn: Callable[[], Awaitable[None]],
     ) -> None:
         self._clock, self._topics, self._executor, self._draining = clock, topics, executor, draining
-        self._catalogue, self._turn = catalogue, turn
+        self._catalogue, self._coordinator, self._turn = catalogue, coordinator, turn
         self._interval_seconds = interval_seconds
         self._pauses = FailurePauses(clock, metrics, interval_seconds=interval_seconds)
         self.deletions = DeletionClock(store, clock, grace_seconds=grace_seconds)
@@ -70,28 +75,62 @@ class Maintenance:
         )
         self._segments = SegmentRounds(context, catalogue, coordinator, metrics)
         self._refreshed_seconds: dict[str, float] = {}
+        self._idle, self._brokers = IdleTopics(booked_per_round=FIRST_INDEXES_PER_ROUND), frozenset[str]()
         self._busy = asyncio.Lock()
 
     async def run(self) -> None:
         """Do a round every `interval_seconds` until cancelled."""
         while True:
             await self._clock.sleep(self._interval_seconds)
-            await self.round()
+            async with self._busy:
+                await self._round(self._due())
 
     async def round(self) -> None:
-        """Maintain every topic once. Work that fails is logged, counted, and tried again later; the rest goes on."""
+        """Maintain every topic once, idle ones too.
+
+        Work that fails is logged, counted, and tried again later; the rest goes on.
+        """
         async with self._busy:
-            await self.deletions.look()
-            self._segments.begin_round()
-            for number, runtime in enumerate(list(self._topics.values())):
-                if not number % TOPICS_AT_ONCE:
-                    await self._turn()
-                await self._maintain(runtime)
-            self._segments.forget_removed(self._topics)
-            self._pauses.forget_old()
+            await self._round(list(self._topics.values()))
+
+    def _due(self) -> list[TopicRuntime]:
+        """The topics that this round looks at. Each is looked at if brokers come or go: others maintain it then."""
+        self._idle.begin_round()
+        brokers = frozenset(broker.id for broker in self._coordinator.brokers())
+        if brokers != self._brokers:
+            self._brokers = brokers
+            self._idle.wake_all()
+        return [each for each in self._topics.values() if self._idle.is_due(each.topic, each.changes)]
+
+    async def _round(self, runtimes: Sequence[TopicRuntime]) -> None:
+        await self.deletions.look()
+        self._segments.begin_round()
+        for number, runtime in enumerate(runtimes):
+            if not number % TOPICS_AT_ONCE:
+                await self._turn()
+            changes = runtime.changes
+            await self._maintain(runtime)
+            if self._segments.waits(runtime):
+                self._idle.waits(runtime.topic, changes)
+            else:
+                self._idle.looked(runtime.topic, changes, rest_rounds=self._rest_rounds(runtime))
+        self._segments.forget_removed(self._topics)
+        self._pauses.forget_old()
+
+    def _rest_rounds(self, runtime: TopicRuntime) -> int:
+        """For how many rounds nothing is to be done in a topic, as far as is known."""
+        state = runtime.state
+        if state.loads or state.removals or state.transition is not None or self._pauses.concern(runtime.topic):
+            return 0
+        retention = state.config.retention
+        expires = retention.seconds is not None or retention.bytes is not None
+        most_rounds = AGEING_PERIOD_ROUNDS if expires else IDLE_PERIOD_ROUNDS
+        rest_seconds = self._segments.rest_seconds(runtime)
+        return math.ceil(min(rest_seconds / self._interval_seconds, most_rounds))
 
     def invalidate(self, topic: str) -> int:
         """Have the next round read what other programs have written. Returns how many segments are maintained here."""
+        self._idle.wake(topic)
         return self._segments.invalidate(topic)
 
     def is_maintainer(self, runtime: TopicRuntime) -> bool:

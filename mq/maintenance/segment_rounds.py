@@ -168,6 +168,24 @@ class SegmentRounds:
             return False
         return await runtime.reads.lose_gone(segment.id, index)
 
+    def waits(self, runtime: TopicRuntime) -> bool:
+        """Whether this round did not come to the segments of an earlier life of this broker."""
+        dormant = any((runtime.topic, each.id) not in self._left for each in runtime.dormant())
+        return dormant or (
+            not self._first_indexes_left
+            and any((runtime.topic, each.id) not in self._upkeeps for each in self.maintained(runtime))
+        )
+
+    def rest_seconds(self, runtime: TopicRuntime) -> float:
+        """How long nothing is to be done in the segments that are maintained here."""
+        rest_seconds = math.inf
+        for segment in self.maintained(runtime):
+            upkeep = self._upkeeps.get((runtime.topic, segment.id))
+            if upkeep is None or upkeep.has_work(segment.start_offset):
+                return 0.0
+            rest_seconds = min(rest_seconds, upkeep.rest_seconds())
+        return rest_seconds
+
     def indexes(self, runtime: TopicRuntime) -> dict[int, SegmentIndex]:
         """The indexes at hand of a topic's segments, by segment."""
         upkeeps = ((s.id, self._upkeeps.get((runtime.topic, s.id))) for s in runtime.state.segments)

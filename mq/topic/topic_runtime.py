@@ -130,6 +130,11 @@ class TopicRuntime:
         """The writers of segments that this broker owns or owned, by segment id."""
         return self._owned.writers
 
+    @property
+    def changes(self) -> tuple[int, int]:
+        """Differs once anything has happened in the topic: its record has changed, or files were stored here."""
+        return self.state.version, self.traffic.files
+
     def ref(self, segment_id: int) -> SegmentRef:
         """Names a segment to the filer."""
         segment = self.state.segment(segment_id)

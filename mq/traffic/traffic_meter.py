@@ -51,6 +51,12 @@ class TrafficMeter:
         if self._slots is not None:
             self._slots.window_seconds = self._window_seconds
 
+    def pass_idle(self, until_seconds: float) -> None:
+        """Nothing was stored or read until then: what was counted since came in the time behind it."""
+        if until_seconds > self._ticked_seconds:
+            self.averages.tick(until_seconds, 0, 0)
+            self._ticked_seconds = until_seconds
+
     def tick(self, topic: str, segment: int, *, pending_bytes: int) -> SegmentTraffic:
         """Update the averages to the current time; returns what to report to the leader under this segment id."""
         now_seconds = self._clock.monotonic_seconds()

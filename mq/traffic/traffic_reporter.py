@@ -6,6 +6,7 @@ from filer.clock import Clock
 from filer.errors import BraidError
 from filer.event_log import EventLog
 from leader.membership.coordinator import Coordinator
+from leader.traffic.traffic_averages import SegmentTraffic
 from leader.traffic_reports import TrafficReports
 from mq.limits.front_store import FrontStore
 from mq.peers.peers import Peers
@@ -58,11 +59,11 @@ class TrafficReporter:
 
     async def report(self) -> None:
         """Report once. Raises `PeerUnreachable` or `OutcomeUnknown` if the leader does not answer."""
-        segments = []
-        for number, traffic in enumerate(list(self._traffic())):
+        segments, now_seconds = list[SegmentTraffic](), self._clock.monotonic_seconds()
+        for number, traffic in enumerate([each for each in self._traffic() if not each.rests(now_seconds)]):
             if not number % TOPICS_AT_ONCE:
                 await self._turn()
-            segments += traffic.tick()
+            segments += traffic.report(self._interval_seconds)
         report = TrafficReport(self._broker, self._front_store.pending_bytes, segments)
         leader = self._coordinator.leader()
         if leader == self._broker:

@@ -1,5 +1,7 @@
 """A segment's load is counted as it is stored; its slots only while a split may come."""
 
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 
@@ -8,6 +10,8 @@ from filer.format.schema import log_schema
 from filer.slots import slot_of
 from filer.topic.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from filer.topic.topic_state import TopicState
+from leader.traffic.traffic_averages import SegmentTraffic
+from leader.traffic_reports import STALE_INTERVALS
 from leader.transitions import SealedEnd, begin_replacement, begin_split, finished, new_topic
 from mq.traffic.slot_counters import SlotCounters
 from mq.traffic.topic_traffic import TopicTraffic
@@ -209,3 +213,54 @@ async def test_a_changed_target_holds_at_once(world: World) -> None:
     world.traffic.apply(world.state.model_copy(update={"config": config, "version": 2}))
     await world.clock.advance(0.001)
     assert world.traffic.tick()[0].recent > 4
+
+
+async def reported(world: World, seconds: int) -> list[list[SegmentTraffic]]:
+    """What is reported each second, if it is asked for whenever the topic does not rest."""
+    reports = []
+    for _ in range(seconds):
+        await world.clock.advance(1.0)
+        rests = world.traffic.rests(world.clock.monotonic_seconds())
+        reports.append([] if rests else world.traffic.report(1.0))
+    return reports
+
+
+async def test_an_idle_topic_is_reported_before_it_would_be_stale_and_computed_seldom(world: World) -> None:
+    await world.pass_seconds(1, rate=1)
+    await reported(world, 200)
+    reports = await reported(world, 120)
+    told = [index for index, report in enumerate(reports) if report]
+    assert max(after - before for before, after in pairwise(told)) < STALE_INTERVALS
+    assert len(told) <= 40
+    assert len({id(report[0]) for report in reports if report}) <= 3
+
+
+async def test_a_burst_after_a_rest_counts_as_if_there_had_been_no_rest(world: World) -> None:
+    watched = World()
+    for each in (world, watched):
+        await each.pass_seconds(1, rate=1)
+    await reported(world, 130)
+    await watched.pass_seconds(130, rate=0)
+    for each in (world, watched):
+        each.traffic.count(0, stored(5000), 5000)
+    (report,) = (await reported(world, 1))[0]
+    await watched.clock.advance(1.0)
+    (expected,) = watched.traffic.tick()
+    assert report.recent == pytest.approx(expected.recent) and report.recent > 10
+    assert report.warmest == pytest.approx(expected.warmest)
+    assert report.age_seconds == expected.age_seconds
+
+
+@pytest.mark.parametrize("happens", ["stored", "read", "reconfigured"])
+async def test_what_happens_ends_a_rest_at_once(world: World, happens: str) -> None:
+    await world.pass_seconds(1, rate=1)
+    await reported(world, 130)
+    while not world.traffic.rests(world.clock.monotonic_seconds() + 1):
+        await reported(world, 1)
+    if happens == "stored":
+        world.traffic.count(0, stored(1), 1)
+    elif happens == "read":
+        world.traffic.count_read(0, 1, 1)
+    else:
+        world.traffic.apply(world.state)
+    assert (await reported(world, 1))[0]

@@ -10,6 +10,8 @@ from mq.traffic.topic_traffic import TopicTraffic
 from mq.traffic.traffic_reporter import TOPICS_AT_ONCE, TrafficReporter
 
 TOPICS = 3 * TOPICS_AT_ONCE + 1
+RESTING = range(-1000, 0)
+"""They take no turn."""
 
 
 class Traffic:
@@ -18,7 +20,10 @@ class Traffic:
     def __init__(self, number: int, looked_at: list[int]) -> None:
         self.number, self._looked_at = number, looked_at
 
-    def tick(self) -> list[int]:
+    def rests(self, now_seconds: float) -> bool:
+        return self.number in RESTING
+
+    def report(self, interval_seconds: float) -> list[int]:
         self._looked_at.append(self.number)
         return [self.number]
 
@@ -26,7 +31,7 @@ class Traffic:
 async def test_a_few_topics_are_looked_at_in_a_turn_and_all_are_reported() -> None:
     """Two thousand at once held up everybody else for 50 ms. Some come and go meanwhile."""
     looked_at: list[int] = []
-    topics = {number: Traffic(number, looked_at) for number in range(TOPICS)}
+    topics = {number: Traffic(number, looked_at) for number in (*RESTING, *range(TOPICS))}
     in_turns: list[int] = []
 
     async def turn() -> None:
