@@ -109,9 +109,13 @@ class FastPublisher:
         together.append(under_way)
 
     def _have_outcome(self, waiter: Waiter) -> None:
-        """All who share this waiter have their outcome."""
+        """All who share this waiter have their outcome. One that cannot be answered keeps no other from its answer."""
         for under_way in self._gathered.pop(waiter):
-            under_way.has_outcome(waiter)
+            try:
+                under_way.has_outcome(waiter)
+            except Exception as error:
+                told = {"message": "a publish that has its outcome could not be answered", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(told)
 
     def finish(self, under_way: "_UnderWay") -> None:
         """Have a publish that has failed at first go on, as the ASGI app would."""

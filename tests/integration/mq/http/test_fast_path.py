@@ -281,3 +281,26 @@ def test_any_bytes_are_answered_as_by_the_app() -> None:
         both.compare_any(few_or_many(40, 200))
         begun, known = both.compare_stored()
         assert begun > known > 3
+
+
+async def test_one_that_cannot_be_answered_keeps_no_other_from_its_answer(
+    fast: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    broken, *others = connections = [fast.connect() for _ in range(4)]
+
+    def fails(data: object) -> None:
+        raise OSError("no such connection")
+
+    monkeypatch.setattr(broken.transport, "write", fails)
+    monkeypatch.setattr(broken.transport, "writelines", fails)
+    for connection in connections:
+        connection.protocol.data_received(request(body=b"together"))
+    async with asyncio.timeout(10):
+        while not all(b"offset" in connection.transport.written for connection in others):
+            await asyncio.sleep(0.001)
+    assert [str(error) for error in told] == ["no such connection"]
+    assert fast.begun == 4 and fast.http.broker.front_store.pending_bytes == 0
+    for connection in connections:
+        await connection.end()
