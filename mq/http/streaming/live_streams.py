@@ -20,6 +20,9 @@ from mq.limits.turns import ASKER
 KEEPALIVE_SECONDS = 15.0
 STREAMS_AT_ONCE = 32
 """To so many streams a page is written in one turn: some 0.5 ms."""
+LEAST_REST_SECONDS, LONGEST_REST_SECONDS = 0.001, 0.02
+"""Between two pages a group rests for as long as the first took to write: it has half of the time at most. What comes
+meanwhile is in the next page: a stream costs as much for many messages as for one."""
 
 
 class Left(NamedTuple):
@@ -100,6 +103,7 @@ class _Group:
         self.place = place
         self.streams: dict[_Stream, None] = {}
         self._written_seconds = broker.clock.monotonic_seconds()
+        self._rest_seconds = 0.0
         self._task = asyncio.create_task(self._run(), name="live streams")
 
     def add(self, stream: _Stream) -> None:
@@ -135,6 +139,9 @@ class _Group:
         broker, runtime = self._broker, self.place.runtime
         if broker.draining.is_set() or runtime.state.version != self.place.version:
             return False
+        if self._rest_seconds > LEAST_REST_SECONDS:
+            await broker.clock.sleep(min(self._rest_seconds, LONGEST_REST_SECONDS))
+        self._rest_seconds = 0.0
         news = runtime.reads.news()
         await broker.turns.streams.wait()
         page = await self._pages.after(self.place, LARGEST_PAGE_BYTES)
@@ -167,6 +174,7 @@ class _Group:
             return False
         self._move(self, None)
         page.count(self.place.runtime, await self._give(page.parts[0], page))
+        self._rest_seconds = self._broker.clock.monotonic_seconds() - self._written_seconds
         return self._stand_at(page.reached)
 
     async def _give(self, body: Part, page: StreamPage) -> int:

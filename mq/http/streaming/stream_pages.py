@@ -10,7 +10,7 @@ from mq.broker import Broker
 from mq.http.start import check_positions
 from mq.http.stream_forms import StreamForm
 from mq.http.streaming.stream_page import Counted, StreamPage, rendered_runs
-from mq.limits.steps import in_turns
+from mq.limits.steps import begun_at_once, in_turns
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_view import TopicView
@@ -140,7 +140,9 @@ class StreamPages:
                 runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=page_bytes)
             steps = rendered_runs(view, runs, positions, place.form)
             if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
-                pages = await in_turns(steps, self._broker.turns.streams) if runs else []
+                # Whoever asks for a page has had a turn for that, a moment ago. To wait for one more, behind the writes
+                # of a busy topic, took a quiet one longer than all else.
+                pages = await begun_at_once(steps, self._broker.turns.streams) if runs else []
             else:
                 async with lease.large_page:
                     pages = await in_turns(steps, self._broker.turns.streams)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from filer.clock import Clock
 from filer.errors import DataMissing
 from filer.event_log import Event
 from filer.stores.memory_store import MemoryStore
@@ -17,7 +18,7 @@ from filer.topic.topic_state import TopicState
 from mq.http.render import Part
 from mq.http.stream_forms import NdjsonForm
 from mq.http.streaming import stream_pages
-from mq.http.streaming.live_streams import LiveStreams
+from mq.http.streaming.live_streams import LONGEST_REST_SECONDS, LiveStreams
 from mq.http.streaming.stream_page import StreamPage
 from mq.http.streaming.stream_pages import Place, StreamPages
 from tests.support.broker.http_broker import HttpBroker, http_broker
@@ -267,6 +268,65 @@ class AllTaken:
 
     async def drained(self) -> None:
         pass
+
+
+class Rests:
+    """The clock of a broker. A group that sleeps rests until it is let go on; `asked` says how long it wanted to."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self.later_seconds = 0.0
+        self.asked: list[float] = []
+        self.over = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def monotonic_seconds(self) -> float:
+        return self._inner.monotonic_seconds() + self.later_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        task = asyncio.current_task()
+        if task is None or task.get_name() != "live streams":
+            await self._inner.sleep(seconds)
+            return
+        self.asked.append(seconds)
+        await self.over.wait()
+
+
+class Slow(AllTaken):
+    """A client to whom a write takes some time."""
+
+    def __init__(self, clock: Rests, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+        self.written: list[bytes] = []
+
+    def write(self, pieces: Sequence[Part], size_bytes: int) -> None:
+        super().write(pieces, size_bytes)
+        self.written.append(b"".join(pieces))
+        self._clock.later_seconds += self._seconds
+
+
+@pytest.mark.parametrize("seconds", [pytest.param(0.01, id="as long as it took"), pytest.param(7.0, id="not too long")])
+async def test_streams_rest_between_pages_and_what_comes_meanwhile_comes_together(
+    topic: HttpBroker, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    clock = Rests(topic.broker.clock)
+    monkeypatch.setattr(topic.broker, "clock", clock)
+    runtime = await topic.broker.topics.topic("t")
+    streams, client = LiveStreams(topic.broker, StreamPages(topic.broker)), Slow(clock, seconds)
+    following = asyncio.create_task(streams.follow(Place.of(runtime, NdjsonForm(), {0: 0, 1: 0}), client))
+    await publish(topic, "first")
+    await until(lambda: bool(clock.asked))
+    for value in ("second", "third"):
+        await publish(topic, value)
+    assert len(client.written) == 1 and min(seconds, LONGEST_REST_SECONDS) <= clock.asked[0] <= LONGEST_REST_SECONDS
+    clock.over.set()
+    await until(lambda: len(client.written) == 2)
+    assert all(b'"%s"' % value in client.written[1] for value in (b"second", b"third"))
+    async with asyncio.timeout(SECONDS):
+        await topic.broker.drain()
+        await following
 
 
 @pytest.mark.parametrize("reason", ["draining", "deleted"])
