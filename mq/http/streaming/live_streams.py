@@ -19,7 +19,7 @@ from mq.limits.turns import ASKER
 
 KEEPALIVE_SECONDS = 15.0
 STREAMS_AT_ONCE = 10
-"""To so many streams a page is written in one turn: some 0.15 ms. A publish comes through several rounds of the loop."""
+"""To so many streams a page is written in one turn: some 0.15 ms. A publish takes several rounds of the loop."""
 LEAST_REST_SECONDS, LONGEST_REST_SECONDS = 0.001, 0.02
 """Between two pages a group rests for as long as the first took to write: it has half of the time at most. What comes
 meanwhile is in the next page: a stream costs as much for many messages as for one."""
