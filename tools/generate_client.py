@@ -36,6 +36,7 @@ from braidmq.blocking import LoopThread, Messages, Payload, Tables, publish_in_b
 from braidmq.blocking_producer import Producer
 from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
+from braidmq.blocking_publish import SinglePublishes
 from braidmq.short_tracebacks import short_tracebacks
 '''
 
@@ -65,10 +66,23 @@ _BODIES = {
     "__repr__": 'return repr(self._async).removeprefix("Async")',
     "__aenter__": "return self",
     "__aexit__": "self.close()",
-    "aclose": "if self._loop.is_open:\n    self._loop.call(self._async.aclose)\n    self._loop.close()",
+    "aclose": (
+        "self._singles.close()\nif self._loop.is_open:\n    self._loop.call(self._async.aclose)\n    self._loop.close()"
+    ),
+    "publish": "return self._singles.publish(topic, value, key=key, headers=headers, event_time=event_time)",
     # It iterates over the messages in the caller's thread.
     "publish_many": "return publish_in_batches(self._loop, self._async.publish_many, topic, messages)",
 }
+# What the blocking client is made of besides the asynchronous one.
+_PARTS = """self._loop = LoopThread()
+self._singles = SinglePublishes(
+    self._async,
+    self._loop,
+    headers=headers,
+    clock=clock or SystemClock(),
+    upload_threshold_bytes=upload_threshold_bytes,
+    direct=idempotent and http_transport is None,
+)"""
 _DOCSTRINGS = {
     "aclose": (
         "Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first.\n\n"
@@ -138,7 +152,7 @@ def _returns_and_body(method: _Method) -> tuple[str, str]:
     if method.name in _BODIES:
         return annotation, _BODIES[method.name]
     if method.name == "__init__":
-        return annotation, f"self._async = AsyncClient({', '.join(_arguments(method.args))})\nself._loop = LoopThread()"
+        return annotation, f"self._async = AsyncClient({', '.join(_arguments(method.args))})\n{_PARTS}"
     if method.decorator_list:  # a property
         return annotation, f"return self._async.{method.name}"
     if annotation.startswith("AsyncIterator["):

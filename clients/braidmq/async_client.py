@@ -430,6 +430,11 @@ class AsyncClient:
         positions = await self._publisher.publish(topic, OutgoingMessage(value, key, headers or {}, event_time))
         return Position(positions[0].segment, positions[0].offset)
 
+    async def _publish_again(self, topic: str, message: OutgoingMessage, producer_id: str, sequence: int) -> Position:
+        """Publish a message of which a try is over whose outcome nobody knows, with the same producer and sequence."""
+        positions = await self._publisher.publish_as(topic, message, producer_id, sequence)
+        return Position(positions[0].segment, positions[0].offset)
+
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish messages (or bare values) in order, in few requests, one request at a time.
 

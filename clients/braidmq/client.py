@@ -19,6 +19,7 @@ from braidmq.blocking import LoopThread, Messages, Payload, Tables, publish_in_b
 from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
 from braidmq.blocking_producer import Producer
+from braidmq.blocking_publish import SinglePublishes
 from braidmq.bulk_load.loader import WrittenFile
 from braidmq.defaults import (
     DEFAULT_BATCH_BYTES,
@@ -61,7 +62,7 @@ from braidmq.transport.retry import Retry
 from braidmq.transport.waits import Waiting
 from filer.bulk_load.load_files import LoadFile
 from filer.bulk_load.load_segment import LoadSegment
-from filer.clock import Clock
+from filer.clock import Clock, SystemClock
 
 
 @short_tracebacks
@@ -103,6 +104,14 @@ class Client:
             clock=clock,
         )
         self._loop = LoopThread()
+        self._singles = SinglePublishes(
+            self._async,
+            self._loop,
+            headers=headers,
+            clock=clock or SystemClock(),
+            upload_threshold_bytes=upload_threshold_bytes,
+            direct=idempotent and http_transport is None,
+        )
 
     def __repr__(self) -> str:
         return repr(self._async).removeprefix("Async")
@@ -135,6 +144,7 @@ class Client:
 
         Closing again does nothing.
         """
+        self._singles.close()
         if self._loop.is_open:
             self._loop.call(self._async.aclose)
             self._loop.close()
@@ -303,7 +313,7 @@ class Client:
 
         See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` if no acknowledgement came in time.
         """
-        return self._loop.call(self._async.publish, topic, value, key=key, headers=headers, event_time=event_time)
+        return self._singles.publish(topic, value, key=key, headers=headers, event_time=event_time)
 
     def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish messages (or bare values) in order, in few requests, one request at a time.

@@ -76,6 +76,15 @@ class Publisher:
         with self._borrowed_identity() as identity:
             return await self.send_rows(topic, RowColumns.of([row]), identity, route_seconds=route_seconds)
 
+    async def publish_as(
+        self, topic: str, message: OutgoingMessage, producer_id: str, sequence: int
+    ) -> tuple[PositionRange, ...]:
+        """Publish one message with that producer and sequence. If it is stored already, return where."""
+        identity = Identity(producer_id, first_sequence=sequence)
+        row = await self.row(topic, message)
+        _, route_seconds = await self._route(topic)
+        return await self.send_rows(topic, RowColumns.of([row]), identity, route_seconds=route_seconds)
+
     async def send_rows(
         self,
         topic: str,

@@ -1,9 +1,14 @@
 """A real broker behind a proxy that loses answers: what is published is stored once, in order."""
 
-import pyarrow as pa
+import asyncio
+from typing import Any
 
-from braidmq import AsyncClient, Position
+import pyarrow as pa
+import pytest
+
+from braidmq import AsyncClient, Client, Position, TopicNotFound
 from braidmq.testing import InMemoryBroker
+from braidmq.transport.plain_connection import NotPlain, PlainConnection
 from tests.support.broker.answer_dropper import answer_dropper
 
 
@@ -21,6 +26,91 @@ async def test_lost_answers_of_single_calls_double_nothing(broker: InMemoryBroke
         stored = [message.value async for message in client.browse(topic)]
     assert stored == [b"%d" % n for n in range(14)]
     assert proxy.dropped == 12
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each try on a plain connection had an answer."""
+    tries: list[bool] = []
+    post = PlainConnection.post
+
+    def noted(*arguments: Any) -> bytes:
+        try:
+            answer = post(*arguments)
+        except NotPlain:
+            tries.append(False)
+            raise
+        tries.append(True)
+        return answer
+
+    monkeypatch.setattr(PlainConnection, "post", noted)
+    return tries
+
+
+async def test_lost_answers_of_blocking_publishes_double_nothing(
+    broker: InMemoryBroker, topic: str, plain: list[bool]
+) -> None:
+    """They go straight from the caller's thread, once, and then by way of the client's loop."""
+    async with answer_dropper(broker.url) as proxy:
+
+        def publish() -> tuple[list[Position], list[bytes | None]]:
+            with Client(proxy.url, direct=False) as client:
+                client.create_topic(topic)
+                positions = []
+                for n in range(12):
+                    proxy.drop = n % 3
+                    positions.append(client.publish(topic, str(n), key="k"))
+                with pytest.raises(TopicNotFound):
+                    client.publish("no-such-topic", "1")
+                return positions, [message.value for message in client.browse(topic)]
+
+        positions, stored = await asyncio.to_thread(publish)
+    assert positions == [Position(0, n) for n in range(12)] and stored == [b"%d" % n for n in range(12)]
+    assert plain == [*([False, False, True] * 4)[:11], False], (
+        "the first goes by way of the loop; a refusal is not plain"
+    )
+    assert proxy.dropped == 12
+
+
+async def test_threads_share_no_connection(broker: InMemoryBroker, topic: str, plain: list[bool]) -> None:
+    def publish(client: Client, thread: int) -> None:
+        for n in range(20):
+            client.publish(topic, f"{thread}-{n}", key=f"{thread}")
+
+    with Client(broker.url) as client:
+        await asyncio.to_thread(client.create_topic, topic, segments=3)
+        await asyncio.to_thread(client.publish, topic, "first")
+        await asyncio.gather(*(asyncio.to_thread(publish, client, thread) for thread in range(8)))
+        stored = [message.value for message in await asyncio.to_thread(list, client.browse(topic))]
+        await asyncio.to_thread(client.close)
+    assert sorted(stored) == sorted([b"first", *(b"%d-%d" % (thread, n) for thread in range(8) for n in range(20))])
+    for thread in range(8):
+        own = [value for value in stored if value.startswith(b"%d-" % thread)]
+        assert own == [b"%d-%d" % (thread, n) for n in range(20)]
+    assert plain == [True] * 160
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"headers": {"a": "b"}}, id="headers"),
+        pytest.param({"value": None}, id="null"),
+        pytest.param({"value": {"a": 1}}, id="JSON"),
+        pytest.param({"value": b"x" * 40_000}, id="large"),
+        pytest.param({"key": "k" * 400}, id="key"),
+    ],
+)
+async def test_other_messages_go_by_way_of_the_loop(
+    broker: InMemoryBroker, topic: str, plain: list[bool], given: dict[str, Any]
+) -> None:
+    def publish() -> None:
+        with Client(broker.url) as client:
+            client.create_topic(topic)
+            for _ in range(2):
+                client.publish(topic, **{"value": "v", **given})
+
+    await asyncio.to_thread(publish)
+    assert plain == []
 
 
 async def test_lost_answers_of_a_producer_double_nothing_and_keep_each_keys_order(

@@ -1,0 +1,182 @@
+"""Single publishes of the blocking client: most go straight from the caller's thread to the broker.
+
+A call by way of the client's loop changes threads twice, and goes through an HTTP library that can do everything. That
+takes longer than the broker. So a small message is first sent once on a kept connection, with a producer and a sequence
+of its own. If that has no plain answer within `TRY_SECONDS`, the same message is sent by way of the loop, with the same
+producer and sequence. So whatever became of the first try, and wherever this process stops, it is stored once.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import cast
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies
+
+import orjson
+
+from braidmq.async_client import AsyncClient
+from braidmq.blocking import LoopThread
+from braidmq.names import topic_path
+from braidmq.positions import Position
+from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Value, is_inline, key_bytes, value_bytes
+from braidmq.publish.identity import Identity
+from braidmq.transport.plain_connection import NotPlain, PlainConnection
+from braidmq.transport.trace_context import trace_headers
+from filer.clock import Clock
+
+TRY_SECONDS = 1.0
+BY_THE_LOOP_SECONDS = 5.0
+"""So often a publish goes by way of the loop all the same: by what is answered there the client learns of brokers."""
+MOST_BYTES = 32 * 1024
+_MOST_KEY_BYTES = 300
+_IDLE_SECONDS = 3.0
+"""Servers commonly close idle connections after five seconds."""
+_MOST_FREE = 16
+_NEVER = float("-inf")
+_NOT_PLAIN = frozenset(
+    {
+        "host",
+        "connection",
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "transfer-encoding",
+        "expect",
+        "upgrade",
+    }
+)
+_OCTETS = "application/octet-stream"
+
+
+class _Kept:
+    """A connection, once there is one, and the identity of those who publish on it, one at a time."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity, self.used_seconds = identity, _NEVER
+        self._connection: PlainConnection | None = None
+
+    def post(self, host: str, port: int, target: str, headers: dict[str, str], body: bytes) -> bytes:
+        if self._connection is None:
+            self._connection = PlainConnection(host, port, timeout_seconds=TRY_SECONDS)
+        return self._connection.post(target, headers, body)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class SinglePublishes:
+    """Publishes single messages. Any thread may call it.
+
+    Without `direct` all go by way of the loop. So they do where there is more than one broker, or none that is reached
+    without TLS and without a proxy: the client's transport knows about these.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        loop: LoopThread,
+        *,
+        headers: Mapping[str, str] | None,
+        clock: Clock,
+        upload_threshold_bytes: int,
+        direct: bool,
+    ) -> None:
+        self._most_bytes = min(MOST_BYTES, upload_threshold_bytes)
+        self._client, self._loop, self._clock = client, loop, clock
+        self._headers = {**(headers or {}), "content-type": _OCTETS}
+        self._endpoint = _endpoint(client.urls) if direct and _are_plain(self._headers) else None
+        self._free: list[_Kept] = []
+        self._by_the_loop_seconds = _NEVER
+
+    def publish(
+        self, topic: str, value: Value, *, key: Key, headers: Headers | None, event_time: datetime | None
+    ) -> Position:
+        """As `AsyncClient.publish`."""
+        endpoint = self._endpoint
+        if endpoint is None or headers or event_time is not None or not self._may_be_direct(value):
+            return self._by_the_loop(topic, value, key, headers, event_time)
+        data, key_data = cast("bytes", value_bytes(value)[0]), key_bytes(key)
+        if len(key_data or b"") > _MOST_KEY_BYTES:
+            return self._by_the_loop(topic, value, key, None, None)
+        path = f"{topic_path(topic)}/messages"
+        kept = self._take()
+        sequence = kept.identity.next_sequence()
+        target = f"{path}?producer={kept.identity.producer_id}&sequence={sequence}"
+        if key_data is not None:
+            target += f"&key_base64={quote(b64encode(key_data), safe='')}"
+        try:
+            position = _position(kept.post(*endpoint, target, {**trace_headers(), **self._headers}, data))
+        except NotPlain:
+            kept.close()
+            message = OutgoingMessage(value, key)
+            return self._loop.call(self._client._publish_again, topic, message, kept.identity.producer_id, sequence)
+        except BaseException:
+            kept.close()
+            raise
+        self._give_back(kept)
+        return position
+
+    def close(self) -> None:
+        """Close all connections that nobody uses. Those in use are closed when their publishes have ended."""
+        self._endpoint = None
+        while self._free:
+            self._free.pop().close()
+
+    def _may_be_direct(self, value: Value) -> bool:
+        return (
+            value is not None
+            and is_inline(value, self._most_bytes)
+            and self._loop.is_open
+            and len(self._client.urls) == 1
+            and self._clock.monotonic_seconds() < self._by_the_loop_seconds + BY_THE_LOOP_SECONDS
+        )
+
+    def _by_the_loop(
+        self, topic: str, value: Value, key: Key, headers: Headers | None, event_time: datetime | None
+    ) -> Position:
+        position = self._loop.call(self._client.publish, topic, value, key=key, headers=headers, event_time=event_time)
+        self._by_the_loop_seconds = self._clock.monotonic_seconds()
+        return position
+
+    def _take(self) -> _Kept:
+        """Nobody else uses it until it is given back: lists are changed by one thread at a time."""
+        try:
+            kept = self._free.pop()
+        except IndexError:
+            return _Kept(Identity(self._clock.ulid()))
+        if self._clock.monotonic_seconds() - kept.used_seconds > _IDLE_SECONDS:
+            kept.close()
+        return kept
+
+    def _give_back(self, kept: _Kept) -> None:
+        kept.used_seconds = self._clock.monotonic_seconds()
+        if self._endpoint is not None and len(self._free) < _MOST_FREE:
+            self._free.append(kept)
+        else:
+            kept.close()
+
+
+def _endpoint(urls: Sequence[str]) -> tuple[str, int] | None:
+    """Host and port of the only broker, if it is reached without TLS and without a proxy."""
+    parts = urlsplit(urls[0])
+    if len(urls) > 1 or parts.scheme != "http" or parts.path not in ("", "/") or "@" in parts.netloc or getproxies():
+        return None
+    host = parts.hostname or ""
+    return (host, parts.port or 80) if host.isascii() else None
+
+
+def _are_plain(headers: Mapping[str, str]) -> bool:
+    """Whether none of these headers has a meaning for the connection or for the form of the request."""
+    return not any(name.lower() in _NOT_PLAIN for name in headers if name != "content-type")
+
+
+def _position(answer: bytes) -> Position:
+    """Raises `NotPlain`."""
+    try:
+        [found] = orjson.loads(answer)["positions"]
+        return Position(int(found["segment"]), int(found["offset"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotPlain("the answer has no position") from error
