@@ -9,7 +9,6 @@ Receipts are dropped, or kept to the end.
 
 import argparse
 import os
-import resource
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,12 +16,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from bench.harness.client_loops import KEYS, LOOK_EVERY, VALUE_BYTES, processor_seconds
 from bench.harness.server_process import BenchFailed, measured_broker
 from braidmq import Client
 
-VALUE_BYTES, KEYS = 200, 1000
 TOPIC = "loops"
-_LOOK_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,9 @@ def measure_reading(segments: int, messages: int) -> tuple[float, float]:
         client.publish_table(
             TOPIC, pa.table({"k": [f"{n % KEYS}" for n in range(messages)], "v": value}), key="k", value="v"
         )
-        began_cpu_seconds, began_seconds = _processor_seconds(), time.monotonic()
+        began_cpu_seconds, began_seconds = processor_seconds(), time.monotonic()
         read_bytes = sum(len(message.value or b"") for message in client.browse(TOPIC))
-        took_seconds, cpu_seconds = time.monotonic() - began_seconds, _processor_seconds() - began_cpu_seconds
+        took_seconds, cpu_seconds = time.monotonic() - began_seconds, processor_seconds() - began_cpu_seconds
     if read_bytes != messages * VALUE_BYTES:
         raise BenchFailed(f"{read_bytes} bytes were read of {messages} messages")
     return messages / took_seconds, cpu_seconds / messages * 1e6
@@ -67,28 +65,23 @@ def measure(case: Case, seconds: float) -> tuple[float, float]:
     keys = [b"%d" % number for number in range(KEYS)]
     with measured_broker() as (url, _), Client(url) as client:
         client.create_topic(TOPIC, segments=case.segments)
-        began_cpu_seconds = _processor_seconds()
+        began_cpu_seconds = processor_seconds()
         began_seconds = time.monotonic()
         until_seconds = began_seconds + seconds
         sent, kept = 0, []
         with client.producer(TOPIC) as producer:
             while time.monotonic() < until_seconds:
-                for number in range(_LOOK_EVERY):
+                for number in range(LOOK_EVERY):
                     at = (sent + number) % KEYS
                     receipt = producer.send(values[at], key=keys[at])
                     if case.receipts == "kept":
                         kept.append(receipt)
-                sent += _LOOK_EVERY
+                sent += LOOK_EVERY
         took_seconds = time.monotonic() - began_seconds
-        cpu_seconds = _processor_seconds() - began_cpu_seconds
+        cpu_seconds = processor_seconds() - began_cpu_seconds
         for receipt in kept:
             receipt.result()
     return sent / took_seconds, cpu_seconds / sent * 1e6
-
-
-def _processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ def send(loops: ClientLoops, seconds: float) -> None:
     for counts, duration_seconds in ((False, 1.0), (True, seconds)):
         if counts:
             _say(BEGAN)
-        began_seconds, had_seconds = time.perf_counter(), _processor_seconds()
+        began_seconds, had_seconds = time.perf_counter(), processor_seconds()
         count = loops.send(values, keys, _until(began_seconds + duration_seconds))
         if counts:
             _tell(count, time.perf_counter() - began_seconds, had_seconds)
@@ -87,7 +87,7 @@ def _until(seconds: float) -> Callable[[], bool]:
 def fill(loops: ClientLoops, messages: float) -> None:
     """Publish what `read` reads."""
     _say(BEGAN)
-    began_seconds, had_seconds = time.perf_counter(), _processor_seconds()
+    began_seconds, had_seconds = time.perf_counter(), processor_seconds()
     loops.fill(*_messages(), int(messages))
     _tell(int(messages), time.perf_counter() - began_seconds, had_seconds)
 
@@ -99,7 +99,7 @@ def _messages() -> tuple[list[bytes], list[bytes]]:
 def read(loops: ClientLoops, messages: float) -> None:
     """Read in a loop."""
     _say(BEGAN)
-    began_seconds, had_seconds = time.perf_counter(), _processor_seconds()
+    began_seconds, had_seconds = time.perf_counter(), processor_seconds()
     size_bytes = loops.read(int(messages))
     took_seconds = time.perf_counter() - began_seconds
     if size_bytes != messages * VALUE_BYTES:
@@ -108,7 +108,7 @@ def read(loops: ClientLoops, messages: float) -> None:
 
 
 def _tell(messages: int, seconds: float, had_seconds: float) -> None:
-    client_us = (_processor_seconds() - had_seconds) / messages * 1e6
+    client_us = (processor_seconds() - had_seconds) / messages * 1e6
     _say(json.dumps({"messages": messages, "seconds": seconds, "client_us": client_us}))
 
 
@@ -155,7 +155,8 @@ def _tell_waits(waits_ms: Sequence[float]) -> None:
     _say(json.dumps({"messages": len(waits_ms), "seconds": sum(waits_ms) / 1000, **waited}))
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
+    """What this process has used so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

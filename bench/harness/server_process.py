@@ -118,13 +118,18 @@ def running_server(
     try:
         yield _address(process.stdout, module), process.pid
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop(process)
         process.stdout.close()
+
+
+def stop(process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
+    """Ask a server to end, and kill it if it does not."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _address(output: IO[str], module: str) -> str:

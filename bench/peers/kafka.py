@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.harness.counted_program import Counted, run_counted
 from bench.harness.running import show_progress
-from bench.harness.server_process import STOP_SECONDS, BenchFailed, scratch_folder
+from bench.harness.server_process import BenchFailed, scratch_folder, stop
 from bench.peers.versions import FOLDER, versions
 from filer.clock import SystemClock
 from mq.local.ports import free_port
@@ -150,12 +150,7 @@ def started_broker(programs: Kafka, folder: Path) -> Iterator[KafkaBroker]:
         if process.poll() is not None:
             raise BenchFailed(f"Kafka ended with {process.returncode}: {log.read_text()[-500:]}")
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop(process)
 
 
 def _address(settings: str) -> str:

@@ -17,7 +17,7 @@ from typing import IO
 
 from bench.harness.process_use import Use, used_by
 from bench.harness.running import show_progress
-from bench.harness.server_process import STOP_SECONDS, BenchFailed, scratch_folder
+from bench.harness.server_process import BenchFailed, scratch_folder, stop
 from bench.peers.versions import FOLDER, versions
 
 _READY = re.compile(r"Listening for client connections on (\S+)")
@@ -105,8 +105,7 @@ def started_jet_stream(programs: Nats, folder: Path) -> Iterator[JetStream]:
     try:
         yield JetStream(programs, _address(process.stderr), process.pid)
     finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
+        stop(process)
         process.stderr.close()
 
 
