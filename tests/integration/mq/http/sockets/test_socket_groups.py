@@ -133,7 +133,7 @@ CLAIM = {"messages": [{"claim": "forged"}]}
         ({"ack": {}, "group": "q"}, "invalid-request", "messages"),
         ({"ack": CLAIM, "group": "q"}, "invalid-request", "messages.0"),
         ({"release": {**CLAIM, "delay_seconds": -1}, "group": "q"}, "invalid-request", "delay_seconds"),
-        ({"extend": {**CLAIM, "lease_seconds": 86_400 * 365}, "group": "q"}, "invalid-request", "lease_seconds"),
+        ({"extend": {**CLAIM, "lease_seconds": 86_400 * 365}, "group": "q"}, "invalid-config", "at most 30 s"),
         ({"commit": {"positions": []}}, "invalid-request", "0 subscriptions"),
         ({"let_go": []}, "invalid-request", "0 subscriptions"),
         ({"subscribe": {"group": "q", "mode": "stream"}}, "group-mode", "queue group"),
