@@ -1,7 +1,7 @@
 """The topics that run in this broker, by name."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 
 from filer.clock import Clock
 from filer.errors import BraidError
@@ -57,6 +57,10 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
 
     def __len__(self) -> int:
         return len(self._running)
+
+    def values(self) -> ValuesView[TopicRuntime]:
+        """The running topics: thousands are passed over each second, and a `Mapping` looks each of them up."""
+        return self._running.values()
 
     def traffic_of(self, name: str) -> TopicTraffic | None:
         """The traffic of a running topic; None for any other."""
