@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 30.0
 MOST_RATIO = 2.0
 """More than this costs the publisher too much."""
 READERS_NICE = 0
-"""How far the subscribers stand back for the broker and the publishers. They share its processors, as peers' clients do."""
+"""How far the subscribers stand back for others. They share the processors of the broker, as peers' clients do."""
 ROOT = Path(__file__).parents[1]
 _BODY = b"x" * 100
 
