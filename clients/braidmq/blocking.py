@@ -1,6 +1,7 @@
 """What the blocking client is made of: its event loop, and iterators and files that wait for it."""
 
 import io
+import os
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
@@ -26,23 +27,26 @@ _SIGNAL_SECONDS = 0.5
 
 
 class LoopThread:
-    """An event loop in a thread of its own, and calls into it."""
+    """An event loop in a thread of its own, and calls into it.
+
+    A forked process has no such thread. There it counts as closed: nobody would ever answer a call.
+    """
 
     def __init__(self) -> None:
         stack = ExitStack()
         self._portal = stack.enter_context(start_blocking_portal("asyncio", name="braidmq client"))
         # For clients that nobody closes: this also runs at the end of the program, while threads still run.
-        self._stop = weakref.finalize(self, _stop, self._portal, stack)
+        self._process_id = os.getpid()
+        self._stop = weakref.finalize(self, _stop, self._portal, stack, self._process_id)
 
     @property
     def is_open(self) -> bool:
         """Whether calls can be made."""
-        return self._stop.alive
+        return self._stop.alive and os.getpid() == self._process_id
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run an asynchronous function and return its result. An interrupted wait cancels it."""
-        if not self.is_open:
-            raise ClientClosed()
+        self._check_open()
         future = self._portal.start_task_soon(partial(function, *args, **kwargs))
         try:
             return _result(future)
@@ -55,9 +59,17 @@ class LoopThread:
 
     def start(self, function: Callable[[], Awaitable[None]]) -> None:
         """Start an asynchronous function and do not wait for it."""
-        if not self.is_open:
-            raise ClientClosed()
+        self._check_open()
         self._portal.start_task_soon(function)
+
+    def _check_open(self) -> None:
+        if not self._stop.alive:
+            raise ClientClosed()
+        if os.getpid() != self._process_id:
+            raise ClientClosed(
+                "this client was made before the process was forked, and its thread is not in this one: make a client "
+                "in each process"
+            )
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Iterate over an asynchronous iterator."""
@@ -79,7 +91,9 @@ def _result(future: Future[T]) -> T:
                 return future.result()
 
 
-def _stop(portal: BlockingPortal, stack: ExitStack) -> None:
+def _stop(portal: BlockingPortal, stack: ExitStack, process_id: int) -> None:
+    if os.getpid() != process_id:
+        return  # there is no thread that could stop
     portal.call(portal.stop, True)
     stack.close()
 

@@ -3,7 +3,8 @@
 A call by way of the client's loop changes threads twice, and goes through an HTTP library that can do everything. That
 takes longer than the broker. So a small message is first sent once on a kept connection, with a producer and a sequence
 of its own. If that has no plain answer within `TRY_SECONDS`, the same message is sent by way of the loop, with the same
-producer and sequence. So whatever became of the first try, and wherever this process stops, it is stored once.
+producer and sequence. So whatever became of the first try, and wherever this process stops, it is stored once. A forked
+process shares connections and sequences with its parent, and uses neither: its client counts as closed (`LoopThread`).
 """
 
 from base64 import b64encode

@@ -1,12 +1,13 @@
 """A real broker behind a proxy that loses answers: what is published is stored once, in order."""
 
 import asyncio
+import os
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from braidmq import AsyncClient, Client, Position, TopicNotFound
+from braidmq import AsyncClient, Client, ClientClosed, Position, TopicNotFound
 from braidmq.testing import InMemoryBroker
 from braidmq.transport.plain_connection import NotPlain, PlainConnection
 from tests.support.broker.answer_dropper import answer_dropper
@@ -111,6 +112,40 @@ async def test_other_messages_go_by_way_of_the_loop(
 
     await asyncio.to_thread(publish)
     assert plain == []
+
+
+def _told_in_a_fork(client: Client, topic: str) -> str:
+    """What a forked process is told by the client of its parent."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            client.publish(topic, "of the child")
+            told = "it was published"
+        except ClientClosed as error:
+            told = str(error)
+        finally:
+            client.close()
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        told = pipe.read().decode()
+    os.waitpid(child, 0)
+    return told
+
+
+async def test_a_forked_process_shares_no_connection_and_no_sequence(broker: InMemoryBroker, topic: str) -> None:
+    """Both would use the same sequence: one of two messages would count as a repetition of the other."""
+    with Client(broker.url) as client:
+        await asyncio.to_thread(client.create_topic, topic)
+        for n in range(3):
+            await asyncio.to_thread(client.publish, topic, str(n))
+        async with asyncio.timeout(20):
+            told = await asyncio.to_thread(_told_in_a_fork, client, topic)
+        assert "before the process was forked" in told and "make a client in each process" in told
+        assert await asyncio.to_thread(client.publish, topic, "3") == Position(0, 3)
+        stored = [message.value for message in await asyncio.to_thread(list, client.browse(topic))]
+    assert stored == [b"0", b"1", b"2", b"3"]
 
 
 async def test_lost_answers_of_a_producer_double_nothing_and_keep_each_keys_order(
