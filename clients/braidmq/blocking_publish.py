@@ -27,6 +27,8 @@ from braidmq.transport.trace_context import trace_headers
 from filer.clock import Clock
 
 TRY_SECONDS = 1.0
+SLOW_SECONDS = 5.0
+"""After a try that took too long, all go by way of the loop for so long."""
 BY_THE_LOOP_SECONDS = 5.0
 """So often a publish goes by way of the loop all the same: by what is answered there the client learns of brokers."""
 MOST_BYTES = 32 * 1024
@@ -90,7 +92,7 @@ class SinglePublishes:
         self._headers = {**(headers or {}), "content-type": _OCTETS}
         self._endpoint = _endpoint(client.urls) if direct and _are_plain(self._headers) else None
         self._free: list[_Kept] = []
-        self._by_the_loop_seconds = _NEVER
+        self._by_the_loop_seconds = self._direct_from_seconds = _NEVER
 
     def publish(
         self, topic: str, value: Value, *, key: Key, headers: Headers | None, event_time: datetime | None
@@ -108,10 +110,14 @@ class SinglePublishes:
         target = f"{path}?producer={kept.identity.producer_id}&sequence={sequence}"
         if key_data is not None:
             target += f"&key_base64={quote(b64encode(key_data), safe='')}"
+        began_seconds = self._clock.monotonic_seconds()
         try:
             position = _position(kept.post(*endpoint, target, {**trace_headers(), **self._headers}, data))
         except NotPlain:
             kept.close()
+            if self._clock.monotonic_seconds() - began_seconds >= TRY_SECONDS:
+                # Who is slow would get each message twice: the next ones go by way of the loop.
+                self._direct_from_seconds = self._clock.monotonic_seconds() + SLOW_SECONDS
             message = OutgoingMessage(value, key)
             return self._loop.call(self._client._publish_again, topic, message, kept.identity.producer_id, sequence)
         except BaseException:
@@ -132,7 +138,9 @@ class SinglePublishes:
             and is_inline(value, self._most_bytes)
             and self._loop.is_open
             and len(self._client.urls) == 1
-            and self._clock.monotonic_seconds() < self._by_the_loop_seconds + BY_THE_LOOP_SECONDS
+            and self._direct_from_seconds
+            <= self._clock.monotonic_seconds()
+            < self._by_the_loop_seconds + BY_THE_LOOP_SECONDS
         )
 
     def _by_the_loop(

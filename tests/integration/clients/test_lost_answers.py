@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from braidmq import AsyncClient, Client, ClientClosed, Position, TopicNotFound
+from braidmq import AsyncClient, Client, ClientClosed, Position, TopicNotFound, blocking_publish
 from braidmq.testing import InMemoryBroker
 from braidmq.transport.plain_connection import NotPlain, PlainConnection
 from tests.support.broker.answer_dropper import answer_dropper
@@ -71,6 +71,39 @@ async def test_lost_answers_of_blocking_publishes_double_nothing(
         "the first goes by way of the loop; a refusal is not plain"
     )
     assert proxy.dropped == 12
+
+
+class _Silent:
+    """A connection without answers; `tries` counts them."""
+
+    tries = 0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None: ...
+
+    def post(self, *arguments: Any) -> bytes:
+        _Silent.tries += 1
+        raise NotPlain("timed out")
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("slow_seconds", "tries"), [(60.0, 1), (0.0, 3)])
+async def test_behind_a_slow_broker_not_each_message_is_sent_twice(
+    broker: InMemoryBroker, topic: str, monkeypatch: pytest.MonkeyPatch, slow_seconds: float, tries: int
+) -> None:
+    """Each was: once until its time was over, and once more by way of the loop."""
+    monkeypatch.setattr(blocking_publish, "PlainConnection", _Silent)
+    monkeypatch.setattr(blocking_publish, "TRY_SECONDS", 0.0)
+    monkeypatch.setattr(blocking_publish, "SLOW_SECONDS", slow_seconds)
+    monkeypatch.setattr(_Silent, "tries", 0)
+
+    def publish() -> list[Position]:
+        with Client(broker.url) as client:
+            client.create_topic(topic)
+            return [client.publish(topic, str(n)) for n in range(4)]
+
+    assert await asyncio.to_thread(publish) == [Position(0, n) for n in range(4)]
+    assert _Silent.tries == tries
 
 
 async def test_threads_share_no_connection(broker: InMemoryBroker, topic: str, plain: list[bool]) -> None:
