@@ -326,11 +326,11 @@ def _lease_ms(asked_seconds: float | None, group: QueueGroup) -> int:
     A coordinator that takes over waits for no longer than that.
     """
     longest_ms = group.progress.settings.lease_ms
-    lease_ms = longest_ms if asked_seconds is None else round(asked_seconds * 1000)
-    if lease_ms > longest_ms:
+    # Seconds are compared: a thousand times the largest number there is would be none.
+    if asked_seconds is not None and asked_seconds > longest_ms / 1000:
         raise InvalidConfig(
             f"lease_seconds is {asked_seconds:g}: a lease of group {group.name!r} runs for at most "
             f"{longest_ms / 1000:g} s; extend it meanwhile, or give the group a larger lease_seconds "
             f"({MOST_LEASE_SECONDS} at most)"
         )
-    return lease_ms
+    return longest_ms if asked_seconds is None else round(asked_seconds * 1000)

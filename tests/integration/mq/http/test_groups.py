@@ -330,6 +330,7 @@ async def test_settings(memory_broker: HttpBroker) -> None:
         (f"{G}/redrive", [], 422, "invalid-request", 'such as {"max": 100}'),
         (f"{G}/reset", [], 422, "invalid-request", 'such as {"to": "earliest"}'),
         (f"{G}/claims", {"lease_seconds": 31_536_000}, 422, "invalid-config", "at most 30 s"),
+        (f"{G}/claims", {"lease_seconds": 1.7e308}, 422, "invalid-config", "at most 30 s"),
         (f"{G}/claims?max=3", {}, 422, "invalid-request", "'max' is no parameter here: send it in the body"),
         (f"{G}/claims", {"lease_seconds": 31}, 422, "invalid-config", "at most 30 s"),
         ("/v1/topics/none/groups/g/claims", {}, 404, "topic-not-found", "PUT /v1/topics/none"),
