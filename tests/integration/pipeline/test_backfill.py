@@ -149,7 +149,8 @@ def test_the_command_says_what_it_loaded(
     options.command(on_spark(spark), options)
     said = capsys.readouterr()
     assert said.out == f"topic {topic}: load history of 2,000 messages in 2 segments\n"
-    assert said.err.splitlines() == [
+    # How far it is, it says every few seconds: on a slow machine in between.
+    assert [line for line in said.err.splitlines() if not line.endswith(" s so far")] == [
         "mq: load history (continue it with --load history)",
         "mq: files written: 2; the brokers check them",
     ]
