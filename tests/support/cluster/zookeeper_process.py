@@ -7,10 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from filer.clock import SystemClock
-from mq.local.zookeeper import zookeeper_nodes
+from mq.local.zookeeper import ZooKeeperNode, zookeeper_nodes
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
+MOST_PORTS = 3
+PORT_TAKEN = "Address already in use"
 
 
 class ZooKeeperProcess:
@@ -20,7 +22,12 @@ class ZooKeeperProcess:
     """
 
     def __init__(self, folder: Path, *, session_timeout_seconds: float) -> None:
-        (self._node,) = zookeeper_nodes(folder, 1, SystemClock(), session_timeout_seconds=session_timeout_seconds)
+        self._folder, self._session_timeout_seconds = folder, session_timeout_seconds
+        self._node = self._new_node()
+
+    def _new_node(self) -> ZooKeeperNode:
+        (node,) = zookeeper_nodes(self._folder, 1, SystemClock(), session_timeout_seconds=self._session_timeout_seconds)
+        return node
 
     @property
     def port(self) -> int:
@@ -34,11 +41,23 @@ class ZooKeeperProcess:
 
     def __enter__(self) -> Self:
         try:
-            self.start()
+            self._start_on_a_free_port()
         except BaseException:
             self.kill()
             raise
         return self
+
+    def _start_on_a_free_port(self) -> None:
+        """A port that was free may be another program's by the time that Java asks for it: then on another one."""
+        for _ in range(MOST_PORTS - 1):
+            try:
+                return self.start()
+            except TimeoutError as error:
+                if PORT_TAKEN not in str(error):
+                    raise
+                self.kill()
+                self._node = self._new_node()
+        self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
