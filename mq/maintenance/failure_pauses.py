@@ -29,18 +29,19 @@ class FailurePauses:
 
     def __init__(self, clock: Clock, metrics: Metrics, *, interval_seconds: float) -> None:
         self._clock, self._metrics, self._interval_seconds = clock, metrics, interval_seconds
-        self._pauses: dict[tuple[str, str], _Pause] = {}
+        # By topic, then by what the work is.
+        self._pauses: dict[str, dict[str, _Pause]] = {}
 
     async def attempt(self, topic: str, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work, unless it failed lately. Raises nothing that the work raises."""
-        pause = self._pauses.get((topic, what))
+        pause = self._pauses.get(topic, {}).get(what)
         if pause is not None and self._clock.monotonic_seconds() < pause.until_seconds:
             return
         try:
             await work()
-            self._pauses.pop((topic, what), None)
+            self._forget(topic, what)
         except Exception as error:
-            pause = self._pauses.setdefault((topic, what), _Pause())
+            pause = self._pauses.setdefault(topic, {}).setdefault(what, _Pause())
             wait_seconds = self._interval_seconds * (2 ** min(pause.failures, 20) - 1)
             pause.failures += 1
             pause.until_seconds = self._clock.monotonic_seconds() + min(wait_seconds, LONGEST_PAUSE_SECONDS)
@@ -49,10 +50,17 @@ class FailurePauses:
 
     def concern(self, topic: str) -> bool:
         """Whether work on that topic has failed, and is to be tried again."""
-        return bool(self._pauses) and any(name == topic for name, _ in self._pauses)
+        return topic in self._pauses
 
     def forget_old(self) -> None:
         """Forget pauses that ended long ago: their topics or segments may be gone."""
         longest_ago = self._clock.monotonic_seconds() - LONGEST_PAUSE_SECONDS
-        for key in [key for key, pause in self._pauses.items() if pause.until_seconds < longest_ago]:
-            del self._pauses[key]
+        for topic, pauses in list(self._pauses.items()):
+            for what in [what for what, pause in pauses.items() if pause.until_seconds < longest_ago]:
+                self._forget(topic, what)
+
+    def _forget(self, topic: str, what: str) -> None:
+        pauses = self._pauses.get(topic, {})
+        pauses.pop(what, None)
+        if not pauses:
+            self._pauses.pop(topic, None)
