@@ -21,7 +21,12 @@ class Exchange:
 
     async def _run(self, sending: Coroutine[Any, Any, httpx.Response]) -> httpx.Response | None:
         with self._scope:
-            return await sending
+            try:
+                return await sending
+            except AttributeError as failure:
+                if _tells_of_a_lost_connection(failure):
+                    raise httpx.ConnectError("the connection was closed at once") from failure
+                raise
         return None
 
     async def response(self) -> httpx.Response | None:
@@ -44,3 +49,12 @@ class Exchange:
             return
         if (response := self._task.result()) is not None:
             await response.aclose()
+
+
+def _tells_of_a_lost_connection(failure: AttributeError) -> bool:
+    """Whether anyio asked uvloop for the peer of a connection that was lost as soon as it was made.
+
+    uvloop then has no socket to ask; asyncio's own loop still has, and anyio knows that one's error. httpcore has them
+    asked before it sends the first byte, so nothing was sent.
+    """
+    return failure.name == "getpeername" and failure.obj is None

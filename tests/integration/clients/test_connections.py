@@ -1,10 +1,13 @@
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pyarrow as pa
 import pytest
+import uvloop
 
 from braidmq import AsyncClient, Client, ConnectionBroken, NoConnection, NotABroker, OutcomeUnknown, Retry
 from braidmq.testing import InMemoryBroker
@@ -99,3 +102,31 @@ async def test_an_answer_cut_short_is_broken() -> None:
     async with server_saying(answer) as url, AsyncClient(url, retry=Retry(give_up_after_seconds=0)) as client:
         with pytest.raises(ConnectionBroken):
             await client.cluster()
+
+
+def test_connections_that_are_reset_at_once_are_told_as_such_on_uvloop_too() -> None:
+    """uvloop has forgotten their socket before anyio asks for it: it was an `AttributeError`, in one of six tries."""
+
+    async def failures() -> set[str]:
+        told: set[str] = set()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+            resetting = asyncio.create_task(_reset_all(server))
+            async with AsyncClient(url, retry=Retry(give_up_after_seconds=0)) as client:
+                while not any("closed at once" in each for each in told):
+                    with pytest.raises((NoConnection, ConnectionBroken)) as caught:
+                        await client.cluster()
+                    told.add(str(caught.value))
+            resetting.cancel()
+            await asyncio.wait([resetting])
+        return told
+
+    assert uvloop.run(asyncio.wait_for(failures(), 30))
+
+
+async def _reset_all(server: socket.socket) -> None:
+    server.setblocking(False)
+    while True:
+        connection, _ = await asyncio.get_running_loop().sock_accept(server)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()

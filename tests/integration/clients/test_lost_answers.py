@@ -211,6 +211,8 @@ async def test_a_producer_goes_straight_to_the_owner(broker: InMemoryBroker, top
     async with answer_dropper(broker.url) as proxy, AsyncClient(proxy.url) as client:
         await client.create_topic(topic, segments=3)
         await client.publish(topic, "first", key="k")
+        while broker.url not in client.urls:  # it is learned in the background, by way of the proxy
+            await client.topic(topic)
         proxy.drop = 1_000_000
         async with client.producer(topic) as producer:
             for n in range(100):
