@@ -140,7 +140,8 @@ async def test_what_the_owner_and_the_leader_know_of_the_load_is_shown_by_any_br
 
     async def flood() -> None:
         while not done.is_set():
-            await quick.publish("b", "t", *[("hot", "x")] * 20)
+            # So many that they are not a few when the next ones are late: then nobody knows yet whether a cut helps.
+            await quick.publish("b", "t", *[("hot", "x")] * 500)
 
     async def of_hot_slot(name: str) -> dict[str, Any]:
         segments = await open_segments(quick, name, "t")
