@@ -61,7 +61,7 @@ class Catalogue:
     def __init__(self, store: Store, clock: Clock, *, on_read: OnRead = lambda topic, fault: None) -> None:
         self._store, self._clock, self._on_read = store, clock, on_read
         self._known = KnownRecords()
-        # The newest version of each topic that has a mark on the store.
+        # The newest version of each topic that has a mark on the store; 0 of one that was made here and has none yet.
         self._marked: dict[str, int] = {}
 
     def stamp_us(self) -> int:
@@ -182,7 +182,10 @@ class Catalogue:
         if known is not None and known >= version:
             return
         folder, key = keys.version_marks_folder(topic), keys.version_mark(topic, version)
-        found = await self._keys(folder, folder) if known is None else [keys.version_mark(topic, known)]
+        if known is None:
+            found = await self._keys(folder, folder)
+        else:
+            found = [keys.version_mark(topic, known)] if known else []
         newest = max((keys.marked_version(each) or 0 for each in found), default=0)
         if newest < version:
             await self._create_mark(key)
@@ -214,6 +217,8 @@ class Catalogue:
         try:
             await self._store.create(keys.topic(state.topic), state.to_json())
             self._known.add(state.topic, state.version)
+            # Whoever creates it has looked: there was nothing of that name. A mark that came since says nothing wrong.
+            self._marked.setdefault(state.topic, 0)
             return True
         except ObjectExists:
             return False

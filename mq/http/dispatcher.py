@@ -13,6 +13,7 @@ from mq.broker import Broker
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
 from mq.http.endpoints.publish import Publisher
+from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
 from mq.http.internal.endpoint import InternalEndpoint
 from mq.http.reply import Reply, serve
@@ -22,6 +23,7 @@ from mq.peers.calls import PREFIX
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
 _UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
+_TOPIC = re.compile(r"/v1/topics/([^/]+)\Z")
 _LOAD_FILE = re.compile(r"/v1/topics/([^/]+)/loads/([^/]+)/files/([0-9]{1,18})/([0-9]{1,18})\Z")
 
 # WebSocket's close code for what is not allowed (RFC 6455 §7.4.1).
@@ -41,13 +43,17 @@ def hot_methods(path: str) -> list[str]:
 
 
 class Dispatcher:
-    """Serves other brokers, publishes and uploads itself, and passes on the rest. Authorizes users first."""
+    """Serves other brokers, publishes, uploads and most `PUT`s of topics itself, and passes on the rest.
+
+    Authorizes users first.
+    """
 
     def __init__(self, broker: Broker, guard: Guard, publisher: Publisher, app: ASGIApp) -> None:
         self._broker, self._guard, self._publish, self._app = broker, guard, publisher, app
         self._shows_metrics = broker.settings.metrics == "any"
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
+        self._put_topic = PutTopic(broker)
         self._internal = InternalEndpoint(broker)
         self._turns = broker.turns
 
@@ -81,7 +87,10 @@ class Dispatcher:
             # Routing and checking takes longer than what most of these ask for.
             ASKER.set(scope["client"])
             await self._line(path, scope["query_string"]).wait()
-            await self._app(scope, receive, send)
+            if method == "PUT" and not scope["query_string"] and (match := _TOPIC.match(path)):
+                await serve(self._put_topic(scope, receive, match[1]), scope, send)
+            else:
+                await self._app(scope, receive, send)
 
     def _line(self, path: str, query: bytes) -> Line:
         """Where requests for that path wait for their turn."""

@@ -1,6 +1,6 @@
 """JSON bodies of requests, except those of publishes: small, bounded, and checked by a pydantic model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
@@ -85,11 +85,16 @@ async def parse_object(
 
 async def read_body(request: Request, most_bytes: int = JSON_MAX_BYTES) -> bytes:
     """The body of a request. The framework would read one of any size into memory. Raises `BodyTooLarge`."""
+    return await gathered(request.stream(), request.scope["path"], most_bytes)
+
+
+async def gathered(chunks: AsyncIterable[bytes], path: str, most_bytes: int = JSON_MAX_BYTES) -> bytes:
+    """As `read_body`, of a request for that path."""
     body = bytearray()
-    async for chunk in request.stream():
+    async for chunk in chunks:
         body += chunk
         if len(body) > most_bytes:
-            topic = "/".join(request.url.path.split("/")[:4])
+            topic = "/".join(path.split("/")[:4])
             message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
             raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
     return bytes(body)

@@ -76,6 +76,8 @@ class UploadSweeper:
             return None
         self._swept_seconds[topic] = now_seconds
         before_us = now_us - int((EXPIRES_SECONDS + self._grace_seconds) * 1e6)
+        if before_us <= runtime.state.created_us <= now_us:
+            return None  # so is everything that was uploaded to it, and a listing of each new topic is many
         async with aclosing(expired_uploads(self._store, topic, before_us)) as expired:
             if await anext(expired, None) is None:
                 return None

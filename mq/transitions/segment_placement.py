@@ -68,12 +68,16 @@ class SegmentPlacement:
     def _brokers(self) -> Sequence[BrokerInfo]:
         return [broker for broker in self._coordinator.brokers() if broker.id not in self._refusing.unfit]
 
+    def _is_alone(self) -> bool:
+        """Whether there is one broker: it gets everything, and a pass over all segments tells nothing."""
+        return len(self._coordinator.brokers()) == 1
+
     def _knows_traffic(self) -> bool:
-        return self._coordinator.leads() and bool(self._table.owners)
+        return not self._is_alone() and self._coordinator.leads() and bool(self._table.owners)
 
     def _carried(self) -> dict[str, float]:
-        if len(self._coordinator.brokers()) == 1:
-            return {}  # it gets everything, and a pass over all topics tells nothing
+        if self._is_alone():
+            return {}
         if self._knows_traffic():
             return carried(self._table)
         return dict(owned(runtime.state for runtime in self._topics.values()))

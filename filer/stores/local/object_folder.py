@@ -127,17 +127,20 @@ class ObjectFolder:
         raise OutcomeUnknown(f"{final} was not written: {temp} was removed meanwhile")
 
     def _settle(self, folder: str) -> None:
-        """Make the names in the folder durable, and those of the folders above it unless they are known to be."""
+        """Make the names in the folder durable, and those of the folders above it unless they are known to be.
+
+        Of folders above, those up to the first that is known: it has a new name in it, and its own is durable.
+        """
         sync_folder(folder)
-        if folder in self._settled:
-            return
-        above = folder
-        while above != self.root:
-            above = os.path.dirname(above)
-            sync_folder(above)
-        if len(self._settled) >= SETTLED_FOLDERS:
+        settled = []
+        while folder != self.root and folder not in self._settled:
+            settled.append(folder)
+            folder = os.path.dirname(folder)
+            sync_folder(folder)
+        # Only now: another thread that finds one of them known relies on all of the above.
+        if len(self._settled) + len(settled) > SETTLED_FOLDERS:
             self._settled.clear()
-        self._settled.add(folder)
+        self._settled.update(settled)
 
     def finish_stream(self, key: str, temp: PartFile, stream: ExactStream) -> str:
         """Give a written temporary file its name; the SHA-256 of its bytes."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown
-from filer.stores.local.durable_file import remove_quietly
+from filer.stores.local.durable_file import remove_quietly, sync_folder
 from filer.stores.local.object_folder import LOCK_FOLDER, TEMP_FOLDER, ObjectFolder, flocked, open_lock
 
 _OPEN = ".open"
@@ -83,8 +83,10 @@ class TidyFolder(ObjectFolder):
 
     def _settle(self, folder: str) -> None:
         """As `ObjectFolder._settle`, with all folders above: another process may have removed and made them again."""
-        self._settled.clear()
-        super()._settle(folder)
+        sync_folder(folder)
+        while folder != self.root:
+            folder = os.path.dirname(folder)
+            sync_folder(folder)
 
     def _settle_deleted(self, folder: str) -> None:
         """As `ObjectFolder._settle_deleted`; removes folders that are empty now. Who links a name there makes them."""

@@ -4,8 +4,11 @@ import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope
 
 from filer.errors import InvalidInput, UnreadableObject
 from filer.keys import is_internal
@@ -13,20 +16,22 @@ from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
 from mq.administration.topic_administration import Put
 from mq.broker import Broker
-from mq.http.json_body import parse_object
+from mq.http.endpoints.payload_upload import chunks_of
+from mq.http.json_body import gathered, object_of, read_body
 from mq.http.problems import problem_of
-from mq.http.reply import json_response
+from mq.http.reply import JSON, Reply, json_response
 from mq.http.routers import new_router
 from mq.peers.traffic_report import ShownTraffic
 from mq.topic.lost_objects import SHOWN
 from mq.topic.topic_runtime import TopicRuntime
 
 _UNKNOWN = ShownTraffic(None, None)
+_CONDITION = "if-none-match"
 
 
 def topics_router(broker: Broker) -> APIRouter:
     """Endpoints of topics themselves."""
-    router = new_router("topics")
+    router, put = new_router("topics"), PutTopic(broker)
 
     @router.put(
         "/v1/topics/{topic}",
@@ -39,13 +44,8 @@ def topics_router(broker: Broker) -> APIRouter:
         What counts only at creation is ignored if the topic exists; `differs` tells it. With `If-None-Match: *` a topic
         that exists is left alone (412).
         """
-        settings = await parse_object(request, '{"segments": 4}', empty=b"{}")
-        runtime, put = await broker.administration.put(topic, settings, only_new=_wants_new(request))
-        await broker.turns.others.wait()
-        document = await describe(broker, runtime)
-        return json_response(
-            document | {"created": put.created, "differs": differences(put)}, status=201 if put.created else 200
-        )
+        reply = await put.reply(topic, await read_body(request), request.headers.get(_CONDITION))
+        return Response(reply.body, reply.status, media_type=JSON)
 
     @router.get("/v1/topics")
     async def list_topics(
@@ -112,9 +112,31 @@ def topics_router(broker: Broker) -> APIRouter:
     return router
 
 
-def _wants_new(request: Request) -> bool:
+class PutTopic:
+    """`PUT /v1/topics/{topic}` without parameters, for the dispatcher, and the work behind it, for FastAPI too.
+
+    FastAPI takes a third of the time of a request that creates a topic. It has those with parameters, which it refuses.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, topic: str) -> Reply:
+        """Serve a request. Raises errors that `problem_of` can answer, and `ClientGone`."""
+        body = await gathered(chunks_of(receive), scope["path"])
+        return await self.reply(topic, body, Headers(scope=scope).get(_CONDITION))
+
+    async def reply(self, topic: str, body: bytes, condition: str | None) -> Reply:
+        """The answer to a body, and to the condition of its request, if it has one. Raises as `__call__`."""
+        settings = object_of(body or b"{}", '{"segments": 4}')
+        runtime, put = await self._broker.administration.put(topic, settings, only_new=_wants_new(condition))
+        document = await describe(self._broker, runtime)
+        document |= {"created": put.created, "differs": differences(put)}
+        return Reply(orjson.dumps(document), 201 if put.created else 200)
+
+
+def _wants_new(condition: str | None) -> bool:
     """Raises `InvalidInput` for a condition that topics do not have."""
-    condition = request.headers.get("if-none-match")
     if condition is not None and condition.strip() != "*":
         raise InvalidInput(
             f"If-None-Match: a topic has no versions to name, only * can be given, not {condition!r:.80}"

@@ -497,6 +497,21 @@ async def test_uploads_go_when_nothing_refers_to_them():
         assert not await exists(store, keys.upload("t", used))
 
 
+async def test_the_first_round_over_a_topic_that_was_made_here_reads_nothing():
+    """What is there of it is known: nothing but its record, and no upload can have expired."""
+    clock = ManualClock()
+    store = WatchedStore(MemoryStore(clock=clock))
+    async with running(store, clock) as broker:
+        await broker.administration.put("t", {})
+        before = store.requests
+        await broker.maintenance.round()
+        assert store.requests == before
+        assert [info.key async for info in store.list(keys.version_marks_folder("t"))] == [keys.version_mark("t", 1)]
+        await broker.administration.put("t", {"rollup_bytes": 4096})
+        await broker.maintenance.round()
+        assert [info.key async for info in store.list(keys.version_marks_folder("t"))] == [keys.version_mark("t", 2)]
+
+
 async def test_uploads_of_a_deleted_topic_go_too():
     clock = ManualClock()
     store = MemoryStore(clock=clock)

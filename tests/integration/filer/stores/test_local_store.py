@@ -215,6 +215,10 @@ async def test_create_is_durable_before_it_returns(
     calls.clear()
     await store.create("a/b/two", b"2")
     assert calls[1:] == [("link", f"{root}/a/b/two"), ("fsync", f"{root}/a/b")]
+    calls.clear()
+    await store.create("a/c/d/three", b"3")
+    # The name of `a` is durable, so the folder that has it need not be synced again.
+    assert calls[3:] == [("fsync", str(path)) for path in (root / "a/c/d", root / "a/c", root / "a")]
 
 
 async def test_exists_is_answered_only_when_that_is_durable(
