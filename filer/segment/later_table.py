@@ -3,32 +3,59 @@
 Nobody reads most files of single messages from memory, and making their columns takes as long as making the file.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+Part = TypeVar("Part")
 
-class LaterTable:
-    """So many rows. Belongs to one thread."""
 
-    __slots__ = ("_made", "_make", "num_rows")
+class LaterTable(Generic[Part]):
+    """So many rows, which `make` makes of `part`, or together with those of the files that follow it.
 
-    def __init__(self, num_rows: int, make: Callable[[], pa.Table]) -> None:
+    Belongs to one thread.
+    """
+
+    __slots__ = ("_made", "_make", "_part", "num_rows")
+
+    def __init__(self, num_rows: int, part: Part, make: Callable[[Sequence[Part]], pa.Table]) -> None:
         self.num_rows = num_rows
-        self._make: Callable[[], pa.Table] | None = make
+        self._part: Part | None = part
+        self._make = make
         self._made: pa.Table | None = None
 
     def table(self) -> pa.Table:
         """The rows. They are made once, and what they are made of is let go then."""
-        if self._make is not None:
-            self._made, self._make = self._make(), None
+        if self._part is not None:
+            self._made, self._part = self._make([self._part]), None
         return self._made
 
+    def to_make(self) -> tuple[Callable[[Sequence[Part]], pa.Table], Part] | None:
+        """What makes the rows, and of what; None if they are made."""
+        return None if self._part is None else (self._make, self._part)
 
-Rows: TypeAlias = pa.Table | LaterTable
+
+Rows: TypeAlias = pa.Table | LaterTable[Any]
 
 
 def table_of(rows: Rows) -> pa.Table:
     """These rows as columns."""
     return rows.table() if isinstance(rows, LaterTable) else rows
+
+
+def tables_of(files: Sequence[Rows]) -> list[pa.Table]:
+    """The rows of files that follow each other, as columns.
+
+    Those that are not made yet are made in one go: for each by itself it takes longer than for its messages. They stay
+    as they are, so that nobody holds both.
+    """
+    tables: list[pa.Table] = []
+    to_make = [rows.to_make() if isinstance(rows, LaterTable) else None for rows in files]
+    for make, group in groupby(zip(files, to_make, strict=True), lambda each: each[1] and each[1][0]):
+        if make is None:
+            tables += [table_of(rows) for rows, _ in group]
+        else:
+            tables.append(make([later[1] for _, later in group if later is not None]))
+    return tables

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -84,20 +83,28 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class _Few:
-    """Plain messages that are few enough to be written without a table."""
+    """Plain messages that are few enough to be written without a table. The first of them is at offset `base`."""
 
+    ref: SegmentRef
+    base: int
     stamps_us: list[int]
     keys: list[bytes] | None
     values: list[bytes]
 
-    def table(self, ref: SegmentRef, base: int) -> pa.Table:
-        """As `join`."""
-        keys: Sequence[bytes | None] = self.keys or [None] * len(self.values)
-        singles = [Single(key, value, None, None) for key, value in zip(keys, self.values, strict=True)]
-        return join(ref, [Accepted(Singles(singles, self.stamps_us), base, len(singles), 0, self.stamps_us[0])], base)
+
+def _table_of_few(files: "Sequence[_Few]") -> pa.Table:
+    """As `join`, of files that follow each other."""
+    ref, base = files[0].ref, files[0].base
+    singles: list[Single] = []
+    stamps_us: list[int] = []
+    for few in files:
+        keys: Sequence[bytes | None] = few.keys or [None] * len(few.values)
+        singles += [Single(key, value, None, None) for key, value in zip(keys, few.values, strict=True)]
+        stamps_us += few.stamps_us
+    return join(ref, [Accepted(Singles(singles, stamps_us), base, len(singles), 0, stamps_us[0])], base)
 
 
-def _few(batch: Sequence[Accepted]) -> _Few | None:
+def _few(ref: SegmentRef, base: int, batch: Sequence[Accepted]) -> _Few | None:
     """The messages, if all came by themselves, are plain, and are few."""
     messages: list[Single] = []
     stamps_us: list[int] = []
@@ -124,7 +131,7 @@ def _few(batch: Sequence[Accepted]) -> _Few | None:
             keys.append(message.key)
     if (keys and len(keys) < len(values)) or sum(map(len, keys)) + sum(map(len, values)) > MOST_BYTES:
         return None
-    return _Few(stamps_us, keys or None, values)
+    return _Few(ref, base, stamps_us, keys or None, values)
 
 
 class NextFile:
@@ -174,14 +181,14 @@ class NextFile:
     def __call__(self) -> memoryview:
         """The bytes of the file: columns, then Parquet. Runs on a thread of the store."""
         if self._data is None:
-            few = None if self._ref.grouped else _few(self._batch)
+            few = None if self._ref.grouped else _few(self._ref, self._base, self._batch)
             if few is None:
                 table = join(self._ref, self._batch, self._base)
                 self.rows, self.footer = table, self._footer(table.num_rows, count_refs(table))
                 self._data = self._ref.encode(table, self.footer)
                 self.link = stated_footer_digest(memoryview(self._data))
             else:
-                self.rows = LaterTable(len(few.values), partial(few.table, self._ref, self._base))
+                self.rows = LaterTable(len(few.values), few, _table_of_few)
                 self.footer = self._footer(len(few.values), refs=0)
                 self._data, self.link = self._ref.encode_few(self.footer, few.stamps_us, few.keys, few.values)
         return memoryview(self._data)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from filer.segment.later_table import LaterTable, Rows, table_of
+from filer.segment.later_table import LaterTable, Rows, table_of, tables_of
 
 # Memory of a table of seven columns beside its data. For a single small message this is nearly all of it.
 TABLE_OVERHEAD_BYTES = 8 * 1024
@@ -104,7 +104,7 @@ class Tail:
             return None
         first = bisect.bisect_right(self._bases, start) - 1
         last = bisect.bisect_left(self._bases, end)
-        tables = [table_of(self._tables[position]) for position in range(first, last)]
+        tables = tables_of([self._tables[position] for position in range(first, last)])
         return pa.concat_tables(tables).slice(start - self._bases[first], end - start)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from filer.format.plain import few_messages
 from filer.format.requests import RequestId
 from filer.format.schema import KeyType, ValueType
 from filer.segment import next_file
-from filer.segment.later_table import LaterTable, table_of
+from filer.segment.later_table import LaterTable, Rows, table_of, tables_of
 from filer.segment.next_file import Accepted, NextFile, Single, Singles, join
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
@@ -108,3 +109,32 @@ def test_a_table_is_made_once_and_only_if_somebody_asks(monkeypatch: pytest.Monk
     assert not made
     assert table_of(file.rows) is table_of(file.rows)
     assert len(made) == 1
+
+
+def test_files_that_follow_each_other_become_columns_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[Rows] = []
+    tables, base = [], BASE
+    keys_of: list[list[bytes | None]] = [[b"a"], [b"b", b"c"], [None], [None, None], [b"d"], [b"e"]]
+    for number, keys in enumerate(keys_of):
+        stamps_us = [DAWN_US + number] * len(keys)
+        batch = [Accepted(Singles([Single(key, b"v", None, None) for key in keys], stamps_us), base, len(keys), 9, 0)]
+        file = NextFile(REF, batch, base, "b/01J", "7" * 32)
+        file()
+        files.append(file.rows)
+        tables.append(join(REF, batch, base))
+        base += len(keys)
+    files[3] = tables[3]
+    table_of(files[4])
+    made: list[int] = []
+
+    def counted(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
+        made.append(base)
+        return join(ref, batch, base)
+
+    monkeypatch.setattr(next_file, "join", counted)
+    found = tables_of(files)
+    assert pa.concat_tables(found).equals(pa.concat_tables(tables))
+    assert [table.num_rows for table in found] == [4, 2, 1, 1]
+    assert made == [BASE, BASE + 7], "the first three together, the last by itself; the others are columns already"
+    assert isinstance(files[0], LaterTable) and files[0].to_make() is not None, "nobody holds both"
+    assert tables_of([]) == []
