@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -20,6 +20,7 @@ from filer.clock import Clock
 from filer.errors import ObjectExists, ObjectNotFound, OutcomeUnknown, StoreError
 from filer.stores.exact_stream import ExactStream
 from filer.stores.local.durable_file import PartFile
+from filer.stores.local.lone_thread import LoneThread
 from filer.stores.local.object_folder import ObjectFolder
 from filer.stores.local.os_errors import explain_os_error
 from filer.stores.local.tidy_folder import TidyFolder
@@ -73,8 +74,7 @@ class LocalStore:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="local-store")
         # Writes that do not overlap go to one thread, whose caches are warm. That was measured to be a sixth faster
         # than a pool, which uses its threads in turn.
-        self._lone_pool = ThreadPoolExecutor(1, thread_name_prefix="local-store-lone")
-        self._lone_busy = False
+        self._lone_thread: LoneThread[int] = LoneThread("local-store-lone")
         self._under_way = 0
 
     @property
@@ -98,15 +98,11 @@ class LocalStore:
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; drops the metadata."""
-        if self._lone_busy:
+        if self._lone_thread.is_busy:
             self._time.record(await self._run(key, self._folder.create, key, data))
             return
-        self._lone_busy = True
-        writing = self._lone_pool.submit(self._folder.create, key, data)
-        # Once the thread is done: a cancelled caller does not wait for it.
-        writing.add_done_callback(self._free_lone_thread)
         try:
-            self._time.record(await asyncio.wrap_future(writing))
+            self._time.record(await self._lone_thread.submit(self._folder.create, key, data))
         except OSError as error:
             raise self._explain(error, key) from error
 
@@ -179,9 +175,8 @@ class LocalStore:
 
     async def close(self) -> None:
         """Wait for running calls, then end the threads."""
-        for pool in (self._pool, self._lone_pool):
-            await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
-        await asyncio.get_running_loop().run_in_executor(None, self._folder.close)
+        for end in (self._pool.shutdown, self._lone_thread.close, self._folder.close):
+            await asyncio.get_running_loop().run_in_executor(None, end)
 
     async def _run(self, key: str, call: Callable[[*Ts], R], *args: *Ts) -> R:
         if self._under_way >= MOST_UNDER_WAY:
@@ -201,9 +196,6 @@ class LocalStore:
 
     def _explain(self, error: OSError, key: str) -> StoreError:
         return explain_os_error(error, f"{key!r} below {self._folder.root}")
-
-    def _free_lone_thread(self, _: Future[int]) -> None:
-        self._lone_busy = False
 
     async def _when_unlocked(self, key: str, attempt: Callable[[], R | None]) -> R:
         """Repeat the attempt while it returns None, because another holds a lock. No thread waits for the lock."""
