@@ -5,9 +5,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import repeat
-from typing import Any, cast
+from itertools import chain, repeat
+from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -86,43 +87,20 @@ class Message:
 class _Draft:
     """A message that is being made.
 
-    A frozen dataclass sets each of its fields by a call. This one has the same slots, is filled at once, and becomes a
-    `Message` by a change of its class: a sixth of the time.
+    A frozen dataclass sets each of its fields by a call. This one has the same slots, is filled without any, and
+    becomes a `Message` by a change of its class: a tenth of the time.
     """
 
     __slots__ = Message.__slots__
 
-    def __init__(self, *fields: Any) -> None:
-        (
-            self.topic,
-            self.segment,
-            self.offset,
-            self.timestamp,
-            self.key,
-            self.value,
-            self.event_time,
-            self.headers,
-            self.ref,
-            self._markers,
-            self._row,
-        ) = fields
-
-
-def _made(*fields: Any) -> Message:
-    """A message of all its fields, in their order."""
-    message: Any = _Draft(*fields)
-    message.__class__ = Message
-    return cast(Message, message)
-
 
 class MessagePage:
-    """The messages of one answer; a slice at a time becomes objects."""
+    """The messages of one answer, between the markers `start` and `end`; a slice at a time becomes objects."""
 
     def __init__(self, topic: str, table: pa.Table, *, start: str | None, end: str) -> None:
         self.table = table
-        self.end = end
+        self.start, self.end = start, end
         self._topic = topic
-        self._start = start
         self._markers: PageMarkers | None = None
 
     def __len__(self) -> int:
@@ -136,17 +114,28 @@ class MessagePage:
         if self._markers is None:
             segments: list[Any] = self.table["segment"].to_pylist()
             offsets: list[Any] = self.table["_offset"].to_pylist()
-            self._markers = PageMarkers(self._topic, self._start, segments, offsets, self.end)
+            self._markers = PageMarkers(self._topic, self.start, segments, offsets, self.end)
         return self._markers
 
 
 def messages_of(topic: str, table: pa.Table, markers: PageMarkers | None = None, first_row: int = 0) -> list[Message]:
     """Return each row of a table as a message; with `markers`, those of a page from `first_row` on."""
+    count = table.num_rows
     columns = [_python_column(table, name) for name in _COLUMNS]
     # Of a topic group, each row says to which of its topics it belongs.
-    topics = table[_TOPIC].to_pylist() if _TOPIC in table.schema.names else [topic] * table.num_rows
-    rows = range(first_row, first_row + table.num_rows)
-    return list(map(_made, topics, *columns, repeat(markers), rows))
+    topics = table[_TOPIC].to_pylist() if _TOPIC in table.schema.names else [topic] * count
+    made: list[Any] = list(map(_Draft.__new__, repeat(_Draft, count)))
+    row = first_row
+    for draft, of_topic, segment, offset, timestamp, key, value, event_time, headers, ref in zip(
+        made, topics, *columns, strict=True
+    ):
+        draft.topic, draft.segment, draft.offset, draft.timestamp = of_topic, segment, offset, timestamp
+        draft.key, draft.value, draft.event_time = key, value, event_time
+        draft.headers, draft.ref = headers, ref
+        draft._markers, draft._row = markers, row
+        draft.__class__ = Message
+        row += 1
+    return made
 
 
 _TOPIC = "_topic"
@@ -171,9 +160,12 @@ def _python_column(table: pa.Table, name: str) -> list[Any]:
 
 def _times(column: "pa.ChunkedArray[Any]") -> list[datetime | None]:
     # Through integers and differences: Arrow's own conversion looks up the time zone for each value.
-    microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    differences = microseconds.fill_null(0).to_numpy().view("m8[us]").tolist()
-    times: list[datetime | None] = list(map(EPOCH.__add__, differences))
+    microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0).to_numpy()
+    # What was published together has one time.
+    begins = np.flatnonzero(np.diff(microseconds, prepend=microseconds[0] - 1))
+    distinct: list[datetime | None] = list(map(EPOCH.__add__, microseconds[begins].view("m8[us]").tolist()))
+    counts = np.diff(begins, append=len(microseconds)).tolist()
+    times = list(chain.from_iterable(map(repeat, distinct, counts)))
     if not column.null_count:
         return times
     return [time if is_valid else None for time, is_valid in zip(times, column.is_valid().to_pylist(), strict=True)]
