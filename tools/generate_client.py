@@ -37,6 +37,7 @@ from braidmq.blocking_producer import Producer
 from braidmq.blocking_consumers import Consumer
 from braidmq.blocking_groups import Group, Worker
 from braidmq.blocking_publish import SinglePublishes
+from braidmq.read.plain_polls import PlainPolls
 from braidmq.short_tracebacks import short_tracebacks
 '''
 
@@ -53,7 +54,7 @@ class Client:
 
 # For a class that the asynchronous client returns: the class that the blocking one returns, and how it is made.
 _WRAPPERS = {
-    "AsyncMessages": ("Messages", "Messages(self._loop, {call})"),
+    "AsyncMessages": ("Messages", "Messages(self._loop, {call}, self._polls)"),
     "AsyncTables": ("Tables", "Tables(self._loop, {call})"),
     "AsyncProducer": ("Producer", "Producer(self._loop, {call})"),
     "AsyncGroup": ("Group", "Group(self._loop, {call})"),
@@ -67,7 +68,8 @@ _BODIES = {
     "__aenter__": "return self",
     "__aexit__": "self.close()",
     "aclose": (
-        "self._singles.close()\nif self._loop.is_open:\n    self._loop.call(self._async.aclose)\n    self._loop.close()"
+        "self._singles.close()\nself._polls.close()\n"
+        "if self._loop.is_open:\n    self._loop.call(self._async.aclose)\n    self._loop.close()"
     ),
     "publish": "return self._singles.publish(topic, value, key=key, headers=headers, event_time=event_time)",
     # It iterates over the messages in the caller's thread.
@@ -82,6 +84,12 @@ self._singles = SinglePublishes(
     clock=clock or SystemClock(),
     upload_threshold_bytes=upload_threshold_bytes,
     direct=idempotent and http_transport is None,
+)
+self._polls = PlainPolls(
+    self._async._transport,
+    self._loop,
+    headers=headers,
+    direct=http_transport is None,
 )"""
 _DOCSTRINGS = {
     "aclose": (

@@ -18,6 +18,7 @@ from braidmq.positions import Published
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Value, in_batches
 from braidmq.read.cursors import AsyncMessages, AsyncTables, MessageCursor
 from braidmq.read.payload import AsyncPayload
+from braidmq.read.plain_polls import PlainPolls
 from braidmq.short_tracebacks import shortened
 
 T = TypeVar("T")
@@ -131,15 +132,28 @@ def publish_in_batches(
 class Messages(MessageCursor, Iterator[Message]):
     """Messages in order; `marker` says where to go on."""
 
-    def __init__(self, loop: LoopThread, messages: AsyncMessages) -> None:
+    def __init__(self, loop: LoopThread, messages: AsyncMessages, polls: PlainPolls) -> None:
         super().__init__(messages.reader)
-        self._loop = loop
+        self._loop, self._polls = loop, polls
 
     def __next__(self) -> Message:
         while (message := self.take()) is None:
-            if not self._loop.call(self.next_page):
+            if not self._go_on():
                 raise StopIteration
         return message
+
+    def _go_on(self) -> bool:
+        """Get the next page: by a poll from this thread, or by way of the loop. False if there is none.
+
+        An interrupt at any line loses nothing, and gives nothing twice: the page is taken by one step.
+        """
+        self.settle()
+        page = self._polls.page(self.reader)
+        if page is None:
+            has_page: bool = self._loop.call(self.next_page)
+            return has_page
+        self.begin_polled(page)
+        return True
 
 
 class Tables(Iterator[pa.Table]):

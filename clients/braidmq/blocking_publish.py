@@ -8,11 +8,10 @@ process shares connections and sequences with its parent, and uses neither: its 
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
-from urllib.parse import quote, urlsplit
-from urllib.request import getproxies
+from urllib.parse import quote
 
 import orjson
 
@@ -22,7 +21,7 @@ from braidmq.names import topic_path
 from braidmq.positions import Position
 from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Value, is_inline, key_bytes, value_bytes
 from braidmq.publish.identity import Identity
-from braidmq.transport.plain_connection import NotPlain, PlainConnection
+from braidmq.transport.plain_connection import NotPlain, PlainConnection, are_plain, plain_endpoint
 from braidmq.transport.trace_context import trace_headers
 from filer.clock import Clock
 
@@ -37,18 +36,6 @@ _IDLE_SECONDS = 3.0
 """Servers commonly close idle connections after five seconds."""
 _MOST_FREE = 16
 _NEVER = float("-inf")
-_NOT_PLAIN = frozenset(
-    {
-        "host",
-        "connection",
-        "content-length",
-        "content-type",
-        "content-encoding",
-        "transfer-encoding",
-        "expect",
-        "upgrade",
-    }
-)
 _OCTETS = "application/octet-stream"
 
 
@@ -90,7 +77,8 @@ class SinglePublishes:
         self._most_bytes = min(MOST_BYTES, upload_threshold_bytes)
         self._client, self._loop, self._clock = client, loop, clock
         self._headers = {**(headers or {}), "content-type": _OCTETS}
-        self._endpoint = _endpoint(client.urls) if direct and _are_plain(self._headers) else None
+        is_plain = direct and len(client.urls) == 1 and are_plain([*(headers or {})])
+        self._endpoint = plain_endpoint(client.url) if is_plain else None
         self._free: list[_Kept] = []
         self._by_the_loop_seconds = self._direct_from_seconds = _NEVER
 
@@ -166,20 +154,6 @@ class SinglePublishes:
             self._free.append(kept)
         else:
             kept.close()
-
-
-def _endpoint(urls: Sequence[str]) -> tuple[str, int] | None:
-    """Host and port of the only broker, if it is reached without TLS and without a proxy."""
-    parts = urlsplit(urls[0])
-    if len(urls) > 1 or parts.scheme != "http" or parts.path not in ("", "/") or "@" in parts.netloc or getproxies():
-        return None
-    host = parts.hostname or ""
-    return (host, parts.port or 80) if host.isascii() else None
-
-
-def _are_plain(headers: Mapping[str, str]) -> bool:
-    """Whether none of these headers has a meaning for the connection or for the form of the request."""
-    return not any(name.lower() in _NOT_PLAIN for name in headers if name != "content-type")
 
 
 def _position(answer: bytes) -> Position:

@@ -55,6 +55,7 @@ from braidmq.positions import Position, Published
 from braidmq.publish.encoding.outgoing import Headers, Key, OutgoingMessage, Upload, Value
 from braidmq.publish.encoding.tables import Columns
 from braidmq.publish.publisher import Progress
+from braidmq.read.plain_polls import PlainPolls
 from braidmq.read.segment_pages import SegmentPage
 from braidmq.short_tracebacks import short_tracebacks
 from braidmq.topic_settings import TopicSettings
@@ -112,6 +113,12 @@ class Client:
             upload_threshold_bytes=upload_threshold_bytes,
             direct=idempotent and http_transport is None,
         )
+        self._polls = PlainPolls(
+            self._async._transport,
+            self._loop,
+            headers=headers,
+            direct=http_transport is None,
+        )
 
     def __repr__(self) -> str:
         return repr(self._async).removeprefix("Async")
@@ -145,6 +152,7 @@ class Client:
         Closing again does nothing.
         """
         self._singles.close()
+        self._polls.close()
         if self._loop.is_open:
             self._loop.call(self._async.aclose)
             self._loop.close()
@@ -445,7 +453,7 @@ class Client:
         `from_` is `"earliest"` (the default), `"latest"` or a time; `marker` is where an earlier reader stopped.
         Raises `PositionExpired` if retention has removed the position.
         """
-        return Messages(self._loop, self._async.browse(topic, from_=from_, marker=marker, limit=limit))
+        return Messages(self._loop, self._async.browse(topic, from_=from_, marker=marker, limit=limit), self._polls)
 
     def subscribe(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> Messages:
         """Iterate over the messages from a position on, without end.
@@ -454,7 +462,7 @@ class Client:
         It waits out broken connections and broker restarts, without loss and without duplicates. To go on later or
         elsewhere, store a message's `marker` together with the result of processing the message.
         """
-        return Messages(self._loop, self._async.subscribe(topic, from_=from_, marker=marker))
+        return Messages(self._loop, self._async.subscribe(topic, from_=from_, marker=marker), self._polls)
 
     def browse_tables(
         self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None, limit: int | None = None

@@ -1,6 +1,6 @@
 """The iterators over messages and tables: they return one page's messages after the other and know their position."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pyarrow as pa
 
@@ -12,15 +12,35 @@ from braidmq.short_tracebacks import short_tracebacks, shortening
 _SLICE_ROWS = 512
 
 
+class _Place:
+    """Where a reader is within a page: `given` is the message that it was given last; None before the first.
+
+    The reader has still to go on behind a page that `is_polled`.
+    """
+
+    __slots__ = ("given", "is_polled", "made", "next_row", "page")
+
+    def __init__(self, page: MessagePage, *, is_polled: bool = False) -> None:
+        self.page, self.is_polled = page, is_polled
+        self.given: Message | None = None
+        self.made: Iterator[Message] = iter(())
+        self.next_row = 0
+
+    def first_of_more(self) -> Message | None:
+        """Make the next messages of the page, and return the first of them; None at its end."""
+        if self.next_row >= len(self.page):
+            return None
+        self.made = iter(self.page.messages(self.next_row, _SLICE_ROWS))
+        self.next_row += _SLICE_ROWS
+        return next(self.made)
+
+
 class MessageCursor:
     """The position of a reader within a page. Both kinds of client share it."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self._page: MessagePage | None = None
-        self._slice: list[Message] = []
-        self._slice_start = 0
-        self._next_row = 0
+        self._place: _Place | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reader.topic!r})"
@@ -32,26 +52,34 @@ class MessageCursor:
         Before the first message, it is the marker that iteration started at; None until the first answer if it started
         at a time, `earliest` or `latest`.
         """
-        if self._page is None or self._next_row >= len(self._page):
+        if self._place is None:
             return self.reader.marker
-        return self._slice[self._next_row - self._slice_start - 1].marker
+        return self._place.page.start if self._place.given is None else self._place.given.marker
 
     def take(self) -> Message | None:
         """Return the next message of the page; None at its end."""
-        if self._page is None or self._next_row >= len(self._page):
+        if (place := self._place) is None:
             return None
-        if self._next_row >= self._slice_start + len(self._slice):
-            self._slice_start = self._next_row
-            self._slice = self._page.messages(self._next_row, _SLICE_ROWS)
-        message = self._slice[self._next_row - self._slice_start]
-        self._next_row += 1
+        message = next(place.made, None) or place.first_of_more()
+        if message is not None:
+            place.given = message
         return message
+
+    def begin_polled(self, page: MessagePage) -> None:
+        """Go on with the first message of a page that was polled: an interrupt comes before this, or after it."""
+        self._place = _Place(page, is_polled=True)
+
+    def settle(self) -> None:
+        """Have the reader go on behind the page, if it was polled. Doing so again does nothing."""
+        if self._place is not None and self._place.is_polled:
+            self.reader.go_behind(self._place.page)
+            self._place.is_polled = False
 
     @shortening
     async def next_page(self) -> bool:
         """Fetch the next page. Return False if there is none. An interrupted call loses nothing."""
         page = await self.reader.next_page()
-        self._page, self._slice, self._slice_start, self._next_row = page, [], 0, 0
+        self._place = None if page is None else _Place(page)
         return page is not None
 
 

@@ -10,6 +10,7 @@ can be repeated from its marker, so resuming needs nothing else.
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import datetime
+from urllib.parse import urlencode
 
 import httpx
 import pyarrow as pa
@@ -70,9 +71,28 @@ class Reader:
         if (page := await self._next_stored()) is not None:
             return page
         page = await self._next_of_broker()
-        if page is not None and self._admin is not None and _is_full(page):
-            self._start_reading_files(self._admin, page)
+        if page is not None:
+            self._look_ahead(page)
         return page
+
+    def poll(self) -> str | None:
+        """The target of a request for the page at the marker, which waits there for a first message.
+
+        None if what comes next is not asked for so. An answer changes the reader only by `go_behind`.
+        """
+        if not self._follow or self.marker is None or self._stored is not None:
+            return None
+        return f"{self._path}?{urlencode(self._parameters())}"
+
+    def polled(self, body: bytes | bytearray, end: str) -> MessagePage:
+        """The answer to such a request. Raises `NotABroker`."""
+        return MessagePage(self.topic, _table(body, self._path), start=self.marker, end=end)
+
+    def go_behind(self, page: MessagePage) -> None:
+        """Go on behind a polled page; nothing changes if the reader is there."""
+        if self.marker != page.end:
+            self.marker, self.schema = page.end, page.table.schema
+            self._look_ahead(page)
 
     async def _next_stored(self) -> MessagePage | None:
         """Return the next page from files; None if no files are being read, or no more are left."""
@@ -86,8 +106,11 @@ class Reader:
             self.marker = page.end
         return page
 
-    def _start_reading_files(self, admin: Admin, page: MessagePage) -> None:
+    def _look_ahead(self, page: MessagePage) -> None:
         """Read from files next, unless that was tried recently. After a full page, many messages may lie ahead."""
+        admin = self._admin
+        if admin is None or not _is_full(page):
+            return
         self._pages_to_file_check -= 1
         if not self._pages_to_file_check:
             # Imported here: most readers are not so far behind, and start sooner without it.
@@ -117,18 +140,8 @@ class Reader:
 
     async def _page(self) -> MessagePage:
         """Return one answer, which may have no messages."""
-        # A start given as a time, `earliest` or `latest` becomes a marker by a first page, which does not wait. From
-        # then on nothing is missed. It has one message at most, so that every later page starts at a known marker.
-        has_marker = self.marker is not None
-        rows = PAGE_ROWS if has_marker or not self._each_marker else 1
-        wait = WAIT_SECONDS if self._follow and has_marker else 0
-        params: dict[str, str | int] = {
-            **({"marker": self.marker} if self.marker is not None else self._start),
-            "limit": rows if self._remaining is None else min(rows, self._remaining),
-            "max_bytes": PAGE_BYTES,
-            "wait": wait,
-        }
-        call = Call("GET", self._path, params=params, headers={"accept": ARROW}, wait_seconds=wait)
+        params = self._parameters()
+        call = Call("GET", self._path, params=params, headers={"accept": ARROW}, wait_seconds=int(params["wait"]))
         response = await self._transport.request(call, retry=self._retry)
         table, end = _decoded(response)
         self.schema = table.schema
@@ -137,6 +150,18 @@ class Reader:
         if self._remaining is not None:
             self._remaining -= len(page)
         return page
+
+    def _parameters(self) -> dict[str, str | int]:
+        # A start given as a time, `earliest` or `latest` becomes a marker by a first page, which does not wait. From
+        # then on nothing is missed. It has one message at most, so that every later page starts at a known marker.
+        has_marker = self.marker is not None
+        rows = PAGE_ROWS if has_marker or not self._each_marker else 1
+        return {
+            **({"marker": self.marker} if self.marker is not None else self._start),
+            "limit": rows if self._remaining is None else min(rows, self._remaining),
+            "max_bytes": PAGE_BYTES,
+            "wait": WAIT_SECONDS if self._follow and has_marker else 0,
+        }
 
 
 async def has_message_after(transport: Transport, topic: str, marker: str, *, wait_seconds: float) -> bool:
@@ -156,16 +181,21 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
 
 
 def _is_full(page: MessagePage) -> bool:
-    return len(page) >= PAGE_ROWS or page.table.nbytes >= PAGE_BYTES // 2
+    # Arrow takes longer to tell the size than a page of a few messages takes.
+    return len(page) >= PAGE_ROWS or page.table.get_total_buffer_size() >= PAGE_BYTES // 2
 
 
 def arrow_of(response: httpx.Response) -> pa.Table:
     """Return the messages of an answer. Raises `NotABroker` if they cannot be decoded."""
+    return _table(response.content, response.request.url)
+
+
+def _table(body: bytes | bytearray, asked: object) -> pa.Table:
     try:
-        with pa.ipc.open_stream(response.content) as stream:
+        with pa.ipc.open_stream(body) as stream:
             return stream.read_all()
     except (pa.ArrowInvalid, OSError) as failure:
-        raise NotABroker(f"{response.request.url} answered with broken Arrow data: {failure}") from failure
+        raise NotABroker(f"{asked} answered with broken Arrow data: {failure}") from failure
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -235,6 +235,11 @@ class Transport:
         self.on_response()
         return response
 
+    async def answered(self) -> None:
+        """Note that a broker has answered who asked it by a connection of his own."""
+        self._reached = True
+        self.on_response()
+
     def _is_broker(self, url: str) -> bool:
         return any(url.startswith(f"{each}/") for each in self.addresses.all)
 
