@@ -5,10 +5,12 @@ work of encoding a large file, and readers pay for it again. So a sample of the 
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
+
+from filer.format.plain.prefixed import Texts
 
 Codec: TypeAlias = Literal["lz4", "zstd"]
 Compression: TypeAlias = Codec | Mapping[str, Codec]
@@ -34,11 +36,32 @@ def owner_compression(table: pa.Table) -> Compression:
     values = table["value"]
     if values.nbytes < _TRIED_FROM_BYTES:
         return "lz4"
+    return "lz4" if _become_smaller(_samples(values)) else _ALL_BUT_VALUES
+
+
+def are_compressed(values: Sequence[Texts]) -> bool:
+    """The same of values that are given as they are in the file: whether they are compressed as all other columns."""
+    return sum([each.size_bytes for each in values]) < _TRIED_FROM_BYTES or _become_smaller(_samples_of(values))
+
+
+def _become_smaller(samples: "Iterable[pa.Buffer | memoryview]") -> bool:
     plain_bytes = compressed_bytes = 0
-    for sample in _samples(values):
-        plain_bytes += sample.size
+    for sample in samples:
+        plain_bytes += len(sample)
         compressed_bytes += len(_LZ4.compress(sample, asbytes=True))
-    return "lz4" if compressed_bytes <= _WORTHWHILE * plain_bytes else _ALL_BUT_VALUES
+    return compressed_bytes <= _WORTHWHILE * plain_bytes
+
+
+def _samples_of(values: Sequence[Texts]) -> Iterator[memoryview]:
+    """As `_samples`."""
+    step = -(-sum([each.rows for each in values]) // _SAMPLES)
+    row = 0
+    for texts in values:
+        while row < texts.rows:
+            begin, end = int(texts.ends[row]), int(texts.ends[min(row + step, texts.rows)])
+            yield texts.data[begin : min(end, begin + _SAMPLE_BYTES)]
+            row += step
+        row -= texts.rows
 
 
 def _samples(values: pa.ChunkedArray) -> Iterator[pa.Buffer]:

@@ -19,8 +19,10 @@ from filer.format.compression import Compression, owner_compression
 from filer.format.digests import FileDigests, check_body, check_footer, digests_from_metadata, footer_size_bytes
 from filer.format.nulls import null_column
 from filer.format.plain.few_messages import file_of_few
+from filer.format.plain.file_of_texts import file_of_texts
 from filer.format.plain.null_columns import columns_with_values
 from filer.format.plain.plain_file import BEGIN, footer_around, is_plain, plain_file
+from filer.format.plain.prefixed import Texts
 from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
 from filer.format.schema import JSON_TYPE, TOPIC_FIELD, KeyType, ValueType, log_schema, no_messages
 from filer.format.sparse_file import SparseFile
@@ -165,6 +167,18 @@ def encode_few(
 ) -> tuple[bytes, str]:
     """As `encode`, of plain messages that are few (`file_of_few`), by the types of key and value; also the new link."""
     return file_of_few(_around(*names), footer.base, stamps_us, keys, values, footer.to_metadata(), footer.previous)
+
+
+def encode_texts(
+    names: tuple[KeyType, ValueType],
+    footer: Footer,
+    stamps_us: Sequence[tuple[int, int]],
+    keys: Sequence[Texts] | None,
+    values: Sequence[Texts],
+) -> tuple[pa.Buffer, str]:
+    """As `encode`, of plain messages that are given as Parquet has them (`file_of_texts`); also the new link."""
+    metadata = footer.to_metadata()
+    return file_of_texts(_around(*names), footer.base, stamps_us, keys, values, metadata, footer.previous, PAGE_BYTES)
 
 
 @cache

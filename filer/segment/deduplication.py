@@ -10,12 +10,13 @@ import pyarrow as pa
 from filer.errors import SequenceExpired
 from filer.format.requests import Position, RequestId
 from filer.format.slot_columns import slots_of
+from filer.segment.cut_rows import CutRows
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.sequence_window import WINDOW_SEQUENCES, Found
 from filer.slots import slot_of
 
 if TYPE_CHECKING:
-    from filer.segment.next_file import Payload
+    from filer.segment.next_file import Payload, Single
 
 
 def deduplicate(
@@ -37,6 +38,8 @@ def deduplicate(
 def _deduplicate_by_slot(
     ranges: Sequence[Found], request: RequestId, payload: "Payload"
 ) -> "tuple[list[Position], Payload | None]":
+    if isinstance(payload, CutRows):
+        payload = payload.batch()
     starts = np.array([found.start for found in ranges])
     range_of_row = np.searchsorted(starts, _slots(payload, request), side="right") - 1
     touched = [ranges[index] for index in np.unique(range_of_row)]
@@ -49,14 +52,14 @@ def _deduplicate_by_slot(
     return known, _filtered(payload, is_new) if is_new.any() else None
 
 
-def _slots(payload: "Payload", request: RequestId) -> npt.NDArray[np.uint16]:
+def _slots(payload: "pa.RecordBatch | Single", request: RequestId) -> npt.NDArray[np.uint16]:
     if isinstance(payload, pa.RecordBatch):
         return slots_of(payload["key"], null_slot=request.null_slot)
     slot = request.null_slot if payload.key is None else slot_of(payload.key)
     return np.array([slot], dtype=np.uint16)
 
 
-def _filtered(payload: "Payload", wanted: npt.NDArray[np.bool_]) -> "Payload":
+def _filtered(payload: "pa.RecordBatch | Single", wanted: npt.NDArray[np.bool_]) -> "pa.RecordBatch | Single":
     return payload.filter(pa.array(wanted)) if isinstance(payload, pa.RecordBatch) else payload
 
 

@@ -15,13 +15,15 @@ Part = TypeVar("Part")
 class LaterTable(Generic[Part]):
     """So many rows, which `make` makes of `part`, or together with those of the files that follow it.
 
-    Belongs to one thread.
+    Beside its data, each takes `row_bytes` until then. Belongs to one thread.
     """
 
-    __slots__ = ("_made", "_make", "_part", "num_rows")
+    __slots__ = ("_made", "_make", "_part", "num_rows", "row_bytes")
 
-    def __init__(self, num_rows: int, part: Part, make: Callable[[Sequence[Part]], pa.Table]) -> None:
-        self.num_rows = num_rows
+    def __init__(
+        self, num_rows: int, part: Part, make: Callable[[Sequence[Part]], pa.Table], *, row_bytes: int = 0
+    ) -> None:
+        self.num_rows, self.row_bytes = num_rows, row_bytes
         self._part: Part | None = part
         self._make = make
         self._made: pa.Table | None = None

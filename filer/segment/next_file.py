@@ -15,6 +15,7 @@ from filer.format.requests import Position, RequestId, StoredRequest
 from filer.format.schema import OFFSET_FIELD, TIMESTAMP
 from filer.format.segment_file import Footer, count_refs
 from filer.keys import FileName
+from filer.segment.cut_rows import CutRows, RequestRows
 from filer.segment.later_table import LaterTable, Rows
 from filer.segment.live_files import FileFacts
 from filer.segment.producer_windows import ProducerWindows
@@ -23,6 +24,11 @@ from filer.tracing import NO_SPAN, Span
 
 # The memory of an accepted request besides its messages. For a single small message this is nearly all of it.
 ACCEPTED_OVERHEAD_BYTES = 1024
+SINGLE_ROW_BYTES = 128
+"""The memory of a message by itself beside its data."""
+_PICKED_ROW_BYTES = 4
+_SMALL_REQUEST_BYTES = 32 * 1024
+"""Several requests with less on average become a table: it takes less time to join them before they are encoded."""
 _LARGE_BYTES = 1024 * 1024
 """A value of so much is not copied to its column: the copy would stop the process, and be there twice."""
 
@@ -37,7 +43,7 @@ class Single:
     event_time_us: int | None
 
 
-Payload: TypeAlias = "pa.RecordBatch | Single"
+Payload: TypeAlias = "pa.RecordBatch | CutRows | Single"
 
 
 @dataclass(slots=True)
@@ -134,6 +140,58 @@ def _few(ref: SegmentRef, base: int, batch: Sequence[Accepted]) -> _Few | None:
     return _Few(ref, base, stamps_us, keys or None, values)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The plain messages of requests, whose texts are given as Parquet has them."""
+
+    ref: SegmentRef
+    requests: list[Accepted]
+
+    def encode(self, footer: Footer) -> tuple[pa.Buffer, str]:
+        """The file and its link."""
+        stamps_us = [(each.count, each.timestamp_us) for each in self.requests]
+        texts = [each.payload.texts() for each in self.requests if isinstance(each.payload, CutRows)]
+        keys = [each.keys for each in texts if each.keys is not None]
+        return self.ref.encode_texts(footer, stamps_us, keys or None, [each.values for each in texts])
+
+    def without_texts(self) -> "_Cut":
+        """What their table is made of: nothing that is held only until the file is made."""
+        return _Cut(
+            self.ref,
+            [
+                Accepted(each.payload.without_texts(), each.base, each.count, each.size_bytes, each.timestamp_us)
+                for each in self.requests
+                if isinstance(each.payload, CutRows)
+            ],
+        )
+
+
+def _table_of_cut(files: Sequence[_Cut]) -> pa.Table:
+    """As `join`, of files that follow each other."""
+    return join(files[0].ref, [each for file in files for each in file.requests], files[0].requests[0].base)
+
+
+def _cut(ref: SegmentRef, batch: Sequence[Accepted]) -> _Cut | None:
+    """The requests, if all are of plain messages, with keys or without, and so large that joining them costs more."""
+    requests: list[Accepted] = []
+    size_bytes = 0
+    with_keys: set[bool] = set()
+    for each in batch:
+        payload = (
+            CutRows(RequestRows(each.payload), 0, each.count)
+            if isinstance(each.payload, pa.RecordBatch)
+            else each.payload
+        )
+        if not isinstance(payload, CutRows) or not payload.whole.is_plain:
+            return None
+        size_bytes += payload.whole.rows["value"].nbytes
+        with_keys.add(payload.whole.rows["key"].null_count == 0)
+        requests.append(Accepted(payload, each.base, each.count, each.size_bytes, each.timestamp_us))
+    if len(with_keys) != 1 or (len(requests) > 1 and size_bytes < _SMALL_REQUEST_BYTES * len(requests)):
+        return None
+    return _Cut(ref, requests)
+
+
 class NextFile:
     """The next file of a segment: encoded when the store first asks for its bytes, and never encoded again.
 
@@ -181,17 +239,26 @@ class NextFile:
     def __call__(self) -> memoryview:
         """The bytes of the file: columns, then Parquet. Runs on a thread of the store."""
         if self._data is None:
-            few = None if self._ref.grouped else _few(self._ref, self._base, self._batch)
-            if few is None:
-                table = join(self._ref, self._batch, self._base)
-                self.rows, self.footer = table, self._footer(table.num_rows, count_refs(table))
-                self._data = self._ref.encode(table, self.footer)
-                self.link = stated_footer_digest(memoryview(self._data))
-            else:
-                self.rows = LaterTable(len(few.values), few, _table_of_few)
-                self.footer = self._footer(len(few.values), refs=0)
-                self._data, self.link = self._ref.encode_few(self.footer, few.stamps_us, few.keys, few.values)
+            self._data = self._made()
         return memoryview(self._data)
+
+    def _made(self) -> pa.Buffer | bytes:
+        data: pa.Buffer | bytes
+        if not self._ref.grouped and (few := _few(self._ref, self._base, self._batch)) is not None:
+            self.rows = LaterTable(len(few.values), few, _table_of_few, row_bytes=SINGLE_ROW_BYTES)
+            self.footer = self._footer(len(few.values), refs=0)
+            data, self.link = self._ref.encode_few(self.footer, few.stamps_us, few.keys, few.values)
+        elif not self._ref.grouped and (cut := _cut(self._ref, self._batch)) is not None:
+            count = sum([each.count for each in cut.requests])
+            self.rows = LaterTable(count, cut.without_texts(), _table_of_cut, row_bytes=_PICKED_ROW_BYTES)
+            self.footer = self._footer(count, refs=0)
+            data, self.link = cut.encode(self.footer)
+        else:
+            table = join(self._ref, self._batch, self._base)
+            self.rows, self.footer = table, self._footer(table.num_rows, count_refs(table))
+            data = self._ref.encode(table, self.footer)
+            self.link = stated_footer_digest(memoryview(data))
+        return data
 
     def _footer(self, count: int, refs: int) -> Footer:
         batch = self._batch
@@ -243,7 +310,7 @@ def rows_of_payloads(ref: SegmentRef, payloads: "Iterable[Payload | Singles]") -
         if singles:
             chunks.append(columns_of(singles, schema))
             singles = []
-        chunks.append(payload)
+        chunks.append(payload.batch() if isinstance(payload, CutRows) else payload)
     if singles:
         chunks.append(columns_of(singles, schema))
     return pa.Table.from_batches(chunks, schema=schema)

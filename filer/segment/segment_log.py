@@ -17,6 +17,7 @@ from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.format.digests import footer_size_bytes, stated_footer_digest
+from filer.format.plain.prefixed import Texts
 from filer.format.requests import StoredRequest
 from filer.format.schema import KeyType, ValueType, log_schema, no_messages, rows_schema
 from filer.format.segment_file import (
@@ -25,6 +26,7 @@ from filer.format.segment_file import (
     Footer,
     encode,
     encode_few,
+    encode_texts,
     mark_json,
     of_file,
     read_end,
@@ -97,6 +99,16 @@ class SegmentRef:
     ) -> tuple[bytes, str]:
         """As `encode`, of a few plain messages (`file_of_few`), and the link to the file."""
         return encode_few((self.key_type, self.value_type), footer, stamps_us, keys, values)
+
+    def encode_texts(
+        self,
+        footer: Footer,
+        stamps_us: Sequence[tuple[int, int]],
+        keys: Sequence[Texts] | None,
+        values: Sequence[Texts],
+    ) -> tuple[pa.Buffer, str]:
+        """As `encode`, of plain messages that are given as Parquet has them, and the link to the file."""
+        return encode_texts((self.key_type, self.value_type), footer, stamps_us, keys, values)
 
 
 async def fetch_end(store: Store, key: str) -> FileEnd:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from filer.clock import Clock
 from filer.keys import FileName
+from filer.segment.cut_rows import CutRows
 from filer.segment.next_file import Accepted, NextFile
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import (
@@ -77,8 +78,9 @@ async def flush_and_seal(
 def beyond(copy: Sequence[Accepted], end: int) -> list[Accepted]:
     """The part of a copy that lies at `end` or after it."""
     rest = [entry for entry in copy if entry.end > end]
-    if rest and rest[0].base < end and isinstance(rest[0].payload, pa.RecordBatch):
-        first = rest[0]
+    if rest and rest[0].base < end and isinstance(rest[0].payload, pa.RecordBatch | CutRows):
+        first, payload = rest[0], rest[0].payload
         skipped = end - first.base
-        rest[0] = replace(first, payload=rest[0].payload.slice(skipped), base=end, count=first.count - skipped)
+        left = payload.from_row(skipped) if isinstance(payload, CutRows) else payload.slice(skipped)
+        rest[0] = replace(first, payload=left, base=end, count=first.count - skipped)
     return rest

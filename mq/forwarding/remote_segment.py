@@ -9,6 +9,7 @@ from filer import request_ids, tracing
 from filer.clock import Clock
 from filer.errors import BraidError, OutcomeUnknown, SegmentMoved
 from filer.format.requests import Position, RequestId
+from filer.segment.cut_rows import CutRows
 from filer.segment.next_file import Payload, Single, rows_of_payloads
 from filer.segment.segment_log import SegmentRef
 from mq.base.errors import FrontStoreFull, PeerSilent, PeerUnreachable
@@ -80,6 +81,8 @@ class RemoteSegment:
         if not self.is_open:
             raise SegmentMoved()
         stored: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
+        if isinstance(payload, CutRows):
+            payload = payload.batch()
         count = 1 if isinstance(payload, Single) else payload.num_rows
         span = tracing.current().child("forward", kind="client")
         if span.is_recording:

@@ -15,8 +15,6 @@ from filer.segment.later_table import LaterTable, Rows, table_of, tables_of
 
 # Memory of a table of seven columns beside its data. For a single small message this is nearly all of it.
 TABLE_OVERHEAD_BYTES = 8 * 1024
-# Memory of a message beside its data before it is in columns.
-ROW_OVERHEAD_BYTES = 128
 # Stored messages take at most the budget divided by this. They serve readers of the tail, who are never far behind.
 # With a larger share every request needed fresh memory from the system, which doubled its measured cost.
 RECENT_SHARE = 16
@@ -217,7 +215,7 @@ class FrontStore:
             return
         held_bytes = size_bytes + TABLE_OVERHEAD_BYTES
         if isinstance(rows, LaterTable):
-            held_bytes += ROW_OVERHEAD_BYTES * rows.num_rows
+            held_bytes += rows.row_bytes * rows.num_rows
         tail.append(rows, size_bytes)
         self._recent.append((tail, held_bytes))
         self.recent_bytes += held_bytes

@@ -3,6 +3,7 @@
 import asyncio
 import bisect
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from filer.errors import SegmentMoved
 from filer.format.requests import Position, RequestId
 from filer.format.slot_columns import slots_of
+from filer.segment.cut_rows import CutRows, RequestRows
 from filer.segment.next_file import Payload, Single
 
 
@@ -115,18 +117,21 @@ class Route:
         """The index in `ids` and `appenders` of the segment that takes a slot; -1 if there is no segment."""
         return bisect.bisect_right(self._first_slots, slot) - 1
 
-    def cut(self, rows: pa.RecordBatch, *, null_slot: int) -> list[tuple[int, pa.RecordBatch]]:
+    def cut(self, rows: pa.RecordBatch, *, null_slot: int) -> list[tuple[int, CutRows]]:
         """The rows for each segment, in the order of the request, as (segment index, rows)."""
+        count = rows.num_rows
         if len(self.ids) == 1:
-            return [(0, rows)]
+            return [(0, CutRows(RequestRows(rows), 0, count))]
         indices = self._segment_indices(rows, null_slot)
         counts = np.bincount(indices, minlength=len(self.ids))
         touched = np.flatnonzero(counts)
         if len(touched) == 1:
-            return [(int(touched[0]), rows)]
-        by_segment = _reorder(rows, pa.array(np.argsort(indices.astype(np.uint16), kind="stable")))
-        ends = np.cumsum(counts)
-        return [(int(i), by_segment.slice(int(ends[i] - counts[i]), int(counts[i]))) for i in touched]
+            return [(int(touched[0]), CutRows(RequestRows(rows), 0, count))]
+        whole = RequestRows(rows, np.argsort(indices.astype(np.uint16), kind="stable").astype(np.int32))
+        stops = np.cumsum(counts).tolist()
+        return [
+            (i, CutRows(whole, start, stop)) for i, (start, stop) in enumerate(pairwise([0, *stops])) if start < stop
+        ]
 
     def rows_of(self, rows: pa.RecordBatch, segments: Sequence[int], *, null_slot: int) -> pa.RecordBatch:
         """The rows that `cut` gives to the segments with these ids, in the order of the request."""
@@ -136,9 +141,3 @@ class Route:
     def _segment_indices(self, rows: pa.RecordBatch, null_slot: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
         slots = slots_of(rows["key"], null_slot=null_slot)
         return np.searchsorted(self._starts, slots, side="right") - 1
-
-
-def _reorder(rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-    """The rows in another order. Columns of nulls, which are most of them, need no work."""
-    columns = [column if column.null_count == len(column) else column.take(order) for column in rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

@@ -15,6 +15,7 @@ from filer.clock import Clock
 from filer.errors import BraidError, CorruptFile, InvalidInput, SegmentMoved, SequenceExpired, UnreadableObject
 from filer.format.requests import Position, RequestId
 from filer.format.schema import TOPIC_FIELD, rows_schema
+from filer.segment.cut_rows import CutRows
 from filer.segment.next_file import Payload, Single, columns_of
 from filer.slots import SLOTS, slot_of
 from filer.topic.topic_state import Segment, TopicState
@@ -453,20 +454,21 @@ def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
     if isinstance(payload, Single):
         index = route.segment_index(null_slot if payload.key is None else slot_of(payload.key))
         return [_Share(payload, whole.size_bytes, route.ids[index], route.appenders[index])]
+    rows_of_all = payload.batch() if isinstance(payload, CutRows) else payload
     return [
         _Share(
             rows,
-            whole.size_bytes if rows is payload else whole.size_bytes * rows.num_rows // payload.num_rows,
+            whole.size_bytes * rows.num_rows // rows_of_all.num_rows,
             route.ids[index],
             route.appenders[index],
         )
-        for index, rows in route.cut(payload, null_slot=null_slot)
+        for index, rows in route.cut(rows_of_all, null_slot=null_slot)
     ]
 
 
 def _rest(whole: _Share, route: Route, moved: Sequence[_Share], null_slot: int) -> _Share:
     """These shares as one, in the order of the request: a merge may bring them together in one segment."""
-    if len(moved) == 1 or isinstance(whole.payload, Single):
+    if len(moved) == 1 or not isinstance(whole.payload, pa.RecordBatch):
         return moved[0]
     rows = route.rows_of(whole.payload, [share.segment for share in moved], null_slot=null_slot)
     return _Share(rows, sum(share.size_bytes for share in moved))

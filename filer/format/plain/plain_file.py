@@ -6,11 +6,10 @@ others, and neither headers nor a reference, and is not of a topic group. Most a
 
 import itertools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -32,6 +31,7 @@ from filer.format.plain.pages import (
     null_column,
     number_statistics,
 )
+from filer.format.plain.prefixed import LENGTH_BYTES, Texts
 from filer.format.plain.thrift import END, STRUCT, items, text, zigzag
 from filer.format.schema import TOPIC_FIELD
 
@@ -53,7 +53,6 @@ NEVER_THERE = (
 )
 _NOTHING, _JOIN = pa.scalar(b"", pa.binary()), pc.get_function("binary_join_element_wise")
 INT32 = struct.Struct("<i")
-_LENGTH_BYTES = 4
 _SMALL_BYTES = 16 * 1024
 _LONG_BYTES = 1024 * 1024
 _MARK = b"mark"
@@ -85,11 +84,16 @@ def plain_file(
     columns = [*_columns(table, compression, page_bytes)]
     group, place = row_group(columns, rows)
     footer = footer_of(footer_around(table.schema), rows, group, metadata)
-    data = pa.allocate_buffer(place + len(footer))
+    return written([BEGIN, *(part for column in columns for part in column.parts), footer], place + len(footer)), place
+
+
+def written(parts: Sequence[Part], size_bytes: int) -> pa.Buffer:
+    """The parts one after the other, so many bytes in all."""
+    data = pa.allocate_buffer(size_bytes)
     with pa.FixedSizeBufferWriter(data) as sink:
-        for piece in _pieces([BEGIN, *(part for column in columns for part in column.parts), footer]):
+        for piece in _pieces(parts):
             sink.write(piece)
-    return data, place
+    return data
 
 
 def row_group(columns: Sequence[Column], rows: int) -> tuple[bytes, int]:
@@ -155,21 +159,28 @@ def _packed_numbers(leaf: Leaf, compression: Compression, column: pa.ChunkedArra
 
 def _plain_values(leaf: Leaf, codec: int, column: pa.ChunkedArray, page_bytes: int) -> Column:
     """A column of which no value is null."""
+    longs = map(_one_long_value, column.chunks)
+    chunks = (_plain(chunk) if long is None else long for chunk, long in zip(column.chunks, longs, strict=True))
+    return texts_column(leaf, codec, chunks, page_bytes)
+
+
+def texts_column(leaf: Leaf, codec: int, chunks: Iterable[Texts | memoryview], page_bytes: int) -> Column:
+    """A column of the values of these chunks. One that is a memoryview is a long value, by itself."""
     pages = Pages(leaf, codec, PLAIN)
     body: list[Part] = []
     text_bytes = rows = size_bytes = 0
-    for chunk in column.chunks:
-        if (value := _one_long_value(chunk)) is not None:
-            body += (INT32.pack(len(value)), value)
-            text_bytes, rows, size_bytes = text_bytes + len(value), rows + 1, size_bytes + _LENGTH_BYTES + len(value)
+    for chunk in chunks:
+        if isinstance(chunk, memoryview):
+            body += (INT32.pack(len(chunk)), chunk)
+            text_bytes, rows, size_bytes = text_bytes + len(chunk), rows + 1, size_bytes + LENGTH_BYTES + len(chunk)
             if size_bytes >= page_bytes or rows == PAGE_ROWS:
                 pages.add(rows, (levels(rows, 1), *body))
                 body, rows, size_bytes = [], 0, 0
             continue
-        data, ends = _plain(chunk)
+        data, ends = chunk.data, chunk.ends
         begin = at = 0
         last = len(ends) - 1
-        text_bytes += int(ends[last]) - _LENGTH_BYTES * last
+        text_bytes += chunk.size_bytes - LENGTH_BYTES * last
         while at < last:
             step = min(_BATCH_ROWS, last - at, PAGE_ROWS - rows)
             size_bytes += int(ends[at + step] - ends[at])
@@ -196,21 +207,21 @@ def _one_long_value(chunk: pa.Array) -> memoryview | None:
     return memoryview(data).cast("B")[start:stop] if stop - start >= _LONG_BYTES else None
 
 
-def _plain(chunk: pa.Array) -> tuple[memoryview, npt.NDArray[np.signedinteger]]:
-    """The values of a chunk one after the other, and where each ends, in front of which stands 0."""
+def _plain(chunk: pa.Array) -> Texts:
+    """The values of a chunk one after the other."""
     rows = len(chunk)
     if pa.types.is_timestamp(chunk.type):
         ends = np.arange(0, 8 * rows + 1, 8)
-        return memoryview(chunk.buffers()[1]).cast("B")[8 * chunk.offset : 8 * (chunk.offset + rows)], ends
+        return Texts(memoryview(chunk.buffers()[1]).cast("B")[8 * chunk.offset : 8 * (chunk.offset + rows)], ends)
     texts = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
     _, starts, data = texts.buffers()
     offsets = np.frombuffer(starts, np.int32, rows + 1, 4 * texts.offset)
     lengths = pa.py_buffer(np.diff(offsets))
-    each = pa.py_buffer(np.arange(0, _LENGTH_BYTES * rows + 1, _LENGTH_BYTES, dtype=np.int32))
+    each = pa.py_buffer(np.arange(0, LENGTH_BYTES * rows + 1, LENGTH_BYTES, dtype=np.int32))
     in_front = pa.Array.from_buffers(pa.binary(), rows, [None, each, lengths])
     behind = pa.Array.from_buffers(pa.binary(), rows, [None, starts, data], offset=texts.offset)
     _, ends, joined = _JOIN.call([in_front, behind, _NOTHING]).buffers()
-    return memoryview(joined).cast("B"), np.frombuffer(ends, np.int32, rows + 1)
+    return Texts(memoryview(joined).cast("B"), np.frombuffer(ends, np.int32, rows + 1))
 
 
 def footer_of(around: tuple[bytes, bytes], rows: int, group: bytes, metadata: Mapping[str, str]) -> bytes:

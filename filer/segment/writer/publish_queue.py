@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from filer import tracing
 from filer.clock import Clock
 from filer.format.requests import Position, RequestId, StoredRequest
@@ -140,7 +138,7 @@ class PublishQueue:
             answered: Waiter = self._loop.create_future()
             answered.set_result(known)
             return answered
-        if isinstance(payload, pa.RecordBatch) and isinstance(new, pa.RecordBatch):
+        if not isinstance(payload, Single) and not isinstance(new, Single):
             size_bytes = size_bytes * new.num_rows // payload.num_rows
         waiter = self.add(new, size_bytes, request, known, replicated=replicated)
         self._unanswered[request] = self.pending[-1]

@@ -13,6 +13,7 @@ from filer.clock import Clock
 from filer.errors import OutcomeUnknown, SegmentMoved, SegmentSealed
 from filer.format.requests import RequestId
 from filer.keys import FileName
+from filer.segment.cut_rows import CutRows
 from filer.segment.inheritance import Inheritance
 from filer.segment.later_table import Rows
 from filer.segment.live_files import FileFacts
@@ -91,6 +92,7 @@ class SegmentWriter(HasWriterState):
         self._context, self._on_stored, self._on_stopped = context, on_stored, on_stopped
         self._on_unstored, self._abandoned_bytes = on_unstored, 0
         clock, settings = context.clock, context.settings
+        self._is_replicated = replication is not None
         self._acks = acknowledgements(ref.segment, replication, on_refused=self._refused)
         self._timer = FlushTimer(clock, settings, self._acks, awaited=awaited)
         self._queue = PublishQueue(
@@ -118,6 +120,9 @@ class SegmentWriter(HasWriterState):
         `SegmentSealed` while the segment is being closed, `SegmentMoved` when it was lost, and `SequenceExpired`.
         """
         self._check_open()
+        if self._is_replicated and isinstance(payload, CutRows):
+            # Followers and readers need the columns, before they are stored: they are put together once.
+            payload = payload.batch()
         if request is None:
             return self._queue.add(payload, size_bytes, replicated=replicated)
         if not self.inheritance.complete:

@@ -24,8 +24,8 @@ def test_each_row_goes_where_its_key_says_in_order(keys: list[bytes | None], par
     shares = route.cut(rows(keys), null_slot=null_slot)
     assert [index for index, _ in shares] == sorted({index for index, _ in shares})
     seen: list[int] = []
-    for index, share in shares:
-        start, stop = ranges[index]
+    for index, cut in shares:
+        (start, stop), share = ranges[index], cut.batch()
         numbers = [int(value) for value in share["value"].to_pylist()]
         assert numbers == sorted(numbers)
         assert share["key"].to_pylist() == [keys[n] for n in numbers]
@@ -46,5 +46,5 @@ def test_slices_are_cut_like_copies(keys: list[bytes | None], start: int, length
     if part.num_rows:
         route = Route([(n, begin, None) for n, (begin, _) in enumerate(equal_ranges(4))])
         copy = rows(keys[start : start + length])
-        cut = [(index, share["key"].to_pylist()) for index, share in route.cut(part, null_slot=5)]
-        assert cut == [(index, share["key"].to_pylist()) for index, share in route.cut(copy, null_slot=5)]
+        cut = [(index, share.batch()["key"].to_pylist()) for index, share in route.cut(part, null_slot=5)]
+        assert cut == [(index, share.batch()["key"].to_pylist()) for index, share in route.cut(copy, null_slot=5)]
