@@ -47,8 +47,8 @@ class Rules:
 
     Beside a keeper: `proves`: a put counts by itself only within half a grace period of a proof that its name was not
     rolled up; later its process reads the segment. `lists`: for the first put of a segment that a process has opened,
-    that proof is the record and the names in the folder, not the record alone. `waits`: what was rolled up stays for a
-    grace period.
+    that proof is that it has created the topic, or the record and the names in the folder, not the record alone.
+    `waits`: what was rolled up stays for a grace period.
     """
 
     stops_idle: bool = True
@@ -324,7 +324,9 @@ def _settle(process: Process, world: World, rules: Rules) -> Iterator[Step]:
         return
     sealed = _with(world, number, newest._replace(sealed=True)) if newest is not None else ()
     opened = (*sealed, Segment(process.incarnation))
-    ready = process._replace(phase="ready", segment=number + 1, known=stored)
+    # To have created the topic is a proof: nothing of it was there.
+    proven = world.halves if newest is None else NEVER
+    ready = process._replace(phase="ready", segment=number + 1, known=stored, proven=proven)
     yield "seals, and opens the next", world._replace(segments=opened), ready
 
 

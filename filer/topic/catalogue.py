@@ -21,6 +21,7 @@ from filer.errors import (
     UnreadableObject,
 )
 from filer.stores.store import Store
+from filer.stores.store_time import Moment, moment
 from filer.topic.known_records import KnownRecords, check_covers, check_not_older
 from filer.topic.record_check import checked, with_check
 from filer.topic.topic_state import Segment, TopicState, broken_invariants
@@ -207,25 +208,29 @@ class Catalogue:
                     raise
             await backoff.pause()
 
-    async def create(self, state: TopicState) -> bool:
-        """Write the first topic.json of a topic; False if there is one already.
+    async def create(self, state: TopicState) -> Moment | None:
+        """Write the first topic.json of a topic; the moment before that, or None if there is one already.
 
-        Also False after an unknown outcome if topic.json exists then. So the caller reads it: an equal state is as
+        Whoever creates it has looked: there was nothing of that name. So a moment shows that no segment of the topic
+        had a file then.
+
+        Also None after an unknown outcome if topic.json exists then. So the caller reads it: an equal state is as
         good as its own.
         """
         _check(state)
+        data, began = state.to_json(), moment(self._store.time, self._clock)
         try:
-            await self._store.create(keys.topic(state.topic), state.to_json())
+            await self._store.create(keys.topic(state.topic), data)
             self._known.add(state.topic, state.version)
-            # Whoever creates it has looked: there was nothing of that name. A mark that came since says nothing wrong.
+            # A mark that came since whoever creates it has looked says nothing wrong.
             self._marked.setdefault(state.topic, 0)
-            return True
+            return began
         except ObjectExists:
-            return False
+            return None
         except OutcomeUnknown:
             if await self.read(state.topic) is None:
                 raise
-            return False
+            return None
 
     async def change(self, topic: str, decide: Callable[[TopicState], TopicState | None]) -> TopicState | None:
         """As `change_record`; returns the state alone."""

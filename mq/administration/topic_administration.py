@@ -195,11 +195,12 @@ class TopicAdministration:
         brokers_for = self._placement.brokers_for(name, config, count)
         fresh = new_topic(name, config, count, brokers_for, now_us=now_us, group=group)
         if before is None:
-            if not await self._catalogue.create(fresh):
+            created = await self._catalogue.create(fresh)
+            if created is None:
                 return False
             # Stopped here, there is the topic, which this broker reads when somebody asks for it.
             await self._turn()
-            self._topics.apply(fresh, is_new=True)
+            self._topics.apply(fresh, created=created)
             return True
 
         def again(state: TopicState) -> TopicState | None:

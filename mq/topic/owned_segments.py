@@ -35,7 +35,7 @@ class OwnedSegments:
 
     `news` wakes when messages become readable. `refresh` reads the topic's record. `inherit` gives the producer windows
     that a segment has from its predecessors. `on_lost` is called when a writer has stopped before its segment was
-    sealed. `is_new`: this process has just created the topic.
+    sealed. `created`: this process has just created the topic, as of that moment (`Catalogue.create`).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class OwnedSegments:
         refresh: Callable[[], Awaitable[None]],
         inherit: Callable[[Segment], Awaitable[ProducerWindows]],
         on_lost: Callable[[], None],
-        is_new: bool = False,
+        created: Moment | None = None,
     ) -> None:
         self.writers: dict[int, SegmentWriter] = {}
         self.tails: dict[int, Tail] = {}
@@ -63,7 +63,9 @@ class OwnedSegments:
         observer = services.observers.get(state.topic)
         self._observed = None if observer is None else ObservedSegments(state.topic, observer, services.clock)
         # A process before may have written segments below this one as the same incarnation.
-        self._first_of_this_process = state.next_segment if services.incarnation.resumed and not is_new else 0
+        resumed = services.incarnation.resumed and created is None
+        self._first_of_this_process = state.next_segment if resumed else 0
+        self._created, self._first_of_others = created, state.next_segment
         self._going_on: dict[int, asyncio.Task[bool]] = {}
         self._went_on: set[int] = set()
 
@@ -80,10 +82,14 @@ class OwnedSegments:
         This process is the only one that has written such a segment (the broker's id carries the incarnation, and only
         one process at a time has it). So there is no file yet, and nothing to ask the store for. A segment of a process
         before this one of the same incarnation waits for `go_on`.
+
+        That this process created the topic is a proof for its first segments, as of then: the record named them as open
+        and ours when it came to be, and nothing of the topic was there, so none of their names can have been superseded
+        before. The proof is in memory alone: another process that finds the topic looks by itself.
         """
         for segment in self.without_writer():
             if segment.id >= self._first_of_this_process:
-                self._open_writer(segment)
+                self._open_writer(segment, proven=self._created if segment.id < self._first_of_others else None)
 
     def without_writer(self) -> list[Segment]:
         """Open segments of this broker that nobody writes here yet, and which no transition seals."""

@@ -7,6 +7,7 @@ from filer.clock import Clock
 from filer.errors import BraidError
 from filer.event_log import EventLog
 from filer.keys import check_name
+from filer.stores.store_time import Moment
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import Coordinator
@@ -28,7 +29,7 @@ _log = EventLog(__name__)
 class TopicRegistry(Mapping[str, TopicRuntime]):
     """The running topics by name, including those that were deleted while they ran.
 
-    `open_topic` makes the runtime of a topic from its state, and gets whether this process has just created the topic.
+    `open_topic` makes the runtime of a topic from its state, and gets when this process has created it, if it just has.
     `on_applied` is called with every state given to `apply`, once the topic runs with it.
     Once `draining` is set, news of changed records are ignored. All methods belong to the event loop's thread.
     """
@@ -39,7 +40,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         clock: Clock,
         coordinator: Coordinator,
         *,
-        open_topic: Callable[[TopicState, bool], TopicRuntime],
+        open_topic: Callable[[TopicState, Moment | None], TopicRuntime],
         on_applied: Callable[[TopicState], None],
         draining: asyncio.Event,
     ) -> None:
@@ -117,12 +118,15 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
             return None
         return TopicView(group, name)
 
-    def apply(self, state: TopicState, *, is_new: bool = False) -> None:
-        """Run the topic with this state, unless it runs with a newer one. `is_new`: this process has just made it."""
+    def apply(self, state: TopicState, *, created: Moment | None = None) -> None:
+        """Run the topic with this state, unless it runs with a newer one.
+
+        `created`: this process has just made it (`Catalogue.create`).
+        """
         self._catalogue.saw(state)
         runtime = self._running.get(state.topic)
         if runtime is None:
-            self._running[state.topic] = self._open_topic(state, is_new)
+            self._running[state.topic] = self._open_topic(state, created)
             self._coordinator.follow(state.topic)
         else:
             runtime.apply(state)

@@ -10,6 +10,7 @@ from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, check_end
 from filer.segment.writer.segment_writer import SegmentWriter
+from filer.stores.store_time import Moment
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.single_flight import SingleFlight
 from mq.forwarding.remote_segments import RemoteSegments
@@ -34,14 +35,15 @@ class TopicRuntime:
     `publisher` stores messages, `reads` answers readers, `traffic` counts both, `series` tells Prometheus. `lost` is
     what cannot be read. `on_lost` is called with the topic's name when a writer has stopped before its segment was
     sealed. `on_read` is called with the state whenever the record was read again. `take_over` has this broker take a
-    topic's segments over that have no owner, and those that it gets. `is_new`: this process has just created the topic.
+    topic's segments over that have no owner, and those that it gets. `created`: this process has just created the topic
+    (`Catalogue.create`).
     """
 
     def __init__(
         self,
         services: TopicServices,
         state: TopicState,
-        is_new: bool = False,
+        created: Moment | None = None,
         *,
         on_lost: Callable[[str], None],
         on_read: Callable[[TopicState], None] = lambda state: None,
@@ -72,12 +74,12 @@ class TopicRuntime:
             on_forwarded=services.metrics.requests.forward.observe,
         )
         self.traffic = TopicTraffic(services.clock, services.broker, self._pending_bytes)
-        self._make_owned(on_lost, is_new=is_new)
+        self._make_owned(on_lost, created)
         self._make_reads()
         self._make_publisher()
         self._open_writers()
 
-    def _make_owned(self, on_lost: Callable[[str], None], *, is_new: bool) -> None:
+    def _make_owned(self, on_lost: Callable[[str], None], created: Moment | None) -> None:
         self._owned = OwnedSegments(
             self._services,
             self.state,
@@ -88,7 +90,7 @@ class TopicRuntime:
             refresh=self.refresh,
             inherit=self.inherited,
             on_lost=lambda: on_lost(self.topic),
-            is_new=is_new,
+            created=created,
         )
 
     def _make_reads(self) -> None:

@@ -59,6 +59,11 @@ class OwnershipProof:
         """Take a put that succeeded as a proof, as of the moment at which it was sent."""
         self._proven = self._proven.later_of(sent)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has to be read for a put that is answered now."""
+        return age_seconds(self._store.time, self._clock, self._proven) <= self._grace_seconds / 2
+
     async def prove_during(self, put: Awaitable[bool]) -> bool:
         """Read topic.json while the put of a segment's first file is under way; returns what the put returns.
 
@@ -94,7 +99,7 @@ class OwnershipProof:
         the file does not count and never will. Raises `OutcomeUnknown` if a roll-up holds its offsets: nothing shows
         whose messages are in that roll-up.
         """
-        if age_seconds(self._store.time, self._clock, self._proven) <= self._grace_seconds / 2:
+        if self.is_fresh:
             return False
         name = FileName(footer.base)
         while True:

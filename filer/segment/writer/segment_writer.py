@@ -267,7 +267,8 @@ class SegmentWriter(HasWriterState):
             key = self.ref.key(FileName(base))
             with _put_span(batch) as span:
                 put = put_until_known(store, clock, key, file, file.writer, through_refusals=True)
-                ours = await (put if base > 0 else self._proof.prove_during(put))
+                # Where the proof is too old when the put is answered, all of the segment is read.
+                ours = await (put if base > 0 or self._proof.is_fresh else self._proof.prove_during(put))
                 span.note(segment=self.ref.segment, key=key, size_bytes=file.size_bytes, requests=len(batch))
             if not ours:
                 await self._lose(batch, seal)

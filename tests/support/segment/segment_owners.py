@@ -16,6 +16,7 @@ from filer.segment.writer.segment_writer import SegmentWriter, WriterContext
 from filer.segment.writer.write_limiter import WriteLimiter
 from filer.segment.writer.writer_settings import WriterSettings
 from filer.stores.store import Store
+from filer.stores.store_time import Moment
 
 GRACE_SECONDS = 60.0
 
@@ -38,6 +39,7 @@ def owner(
     inherit: Inherit = nothing_inherited,
     replication: Replication | None = None,
     awaited: bool = False,
+    proven: Moment | None = None,
 ) -> SegmentWriter:
     """A writer from the end of that index on; files are superseded for `GRACE_SECONDS`."""
     settings = WriterSettings(
@@ -53,6 +55,7 @@ def owner(
         inherit=inherit,
         replication=replication,
         awaited=awaited,
+        proven=proven,
     )
 
 

@@ -17,6 +17,7 @@ from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import ScriptedFaults
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Store
+from filer.stores.store_time import Moment
 from tests.support.segment.segment_owners import GRACE_SECONDS, owner, single, stored_values
 
 
@@ -95,6 +96,7 @@ class SegmentWorld:
         flush_interval_seconds: float = 0.0,
         inherit: Inherit = nothing_inherited,
         awaited: bool = False,
+        proven: Moment | None = None,
     ) -> SegmentWriter:
         """An owner that goes on where the index ends: a.1, then b.1, and so on."""
         writer = owner(
@@ -110,6 +112,7 @@ class SegmentWorld:
             inherit=inherit,
             replication=None if self.followers is None else self.followers.replication(),
             awaited=awaited,
+            proven=proven,
         )
         self.writers.append(writer)
         return writer

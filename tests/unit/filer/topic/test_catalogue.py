@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import orjson
 import pytest
@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filer import keys
+from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectNotFound, OutcomeUnknown
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
 from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
-from filer.stores.store import Fetched, ObjectInfo
+from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, Store
+from filer.stores.store_time import moment
 from filer.topic import catalogue as subject
 from filer.topic.catalogue import MOST_IN_ONE_RECORD, TRIES, BrokenInvariant, Catalogue
 from filer.topic.topic_config import TopicConfig, parse_config
@@ -47,6 +49,27 @@ async def test_topics_are_created_once(catalogue: Catalogue) -> None:
     assert not await catalogue.create(with_bytes(state(), 5))
     record = await catalogue.read("t")
     assert record is not None and record.state == state()
+
+
+class _SlowToAnswer(ForwardingStore):
+    """Answers a put ten seconds after it was sent."""
+
+    def __init__(self, inner: Store, clock: Clock) -> None:
+        super().__init__(inner)
+        self._clock = clock
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        await super().create(key, data, metadata=metadata)
+        await self._clock.sleep(10)
+
+
+async def test_a_topic_counts_as_created_from_before_its_put() -> None:
+    """What an owner proves by it may not be younger than it is, however late the answer comes."""
+    clock = InstantClock()
+    store = _SlowToAnswer(MemoryStore(clock=clock), clock)
+    before = moment(store.time, clock)
+    assert await Catalogue(store, clock).create(state()) == before
+    assert clock.monotonic_seconds() >= before.monotonic_seconds + 10
 
 
 class _CreatedMeanwhile(ForwardingStore):
