@@ -63,12 +63,23 @@ class TrafficReports:
 
     # -- from owners ---------------------------------------------------------------------------------------
 
-    def record(self, broker: str, pending_bytes: int, segments: Sequence[SegmentTraffic]) -> bool:
-        """Take a broker's report; False, and nothing is kept, if this broker does not lead."""
+    def record(
+        self,
+        broker: str,
+        pending_bytes: int,
+        segments: Sequence[SegmentTraffic],
+        repeated: Sequence[SegmentTraffic] = (),
+    ) -> bool:
+        """Take a broker's report; False, and nothing is kept, if this broker does not lead.
+
+        Of segments in `repeated`, its last report said the same.
+        """
         if not self._coordinator.leads():
             return False
+        now_seconds = self._clock.monotonic_seconds()
+        segments = [*segments, *self._table.record_again(repeated, now_seconds=now_seconds)]
         self._read_unknown(segments)
-        self._table.record(segments, now_seconds=self._clock.monotonic_seconds())
+        self._table.record(segments, now_seconds=now_seconds)
         self._pending_bytes[broker] = pending_bytes
         return True
 

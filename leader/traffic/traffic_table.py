@@ -170,6 +170,24 @@ class TrafficTable:
             segments["pressed_seconds"][pressing] = now_seconds
             _update_work(segments, np.array(rows), now_seconds - before_seconds)
 
+    def record_again(self, traffic: Sequence[SegmentTraffic], *, now_seconds: float) -> Sequence[SegmentTraffic]:
+        """Take it that segments are as they were reported last; returns those of which no report is here.
+
+        Thousands of idle segments are repeated each second: only what changes with time is written.
+        """
+        row_of = self._rows.row
+        rows = [row_of(each.topic, each.segment) for each in traffic]
+        known = np.array([row for row in rows if row is not None], np.intp)
+        segments = self.segments
+        before_seconds = segments["reported_seconds"][known]
+        reported = before_seconds > -np.inf
+        segments["reported_seconds"][known[reported]] = now_seconds
+        _update_work(segments, known[reported], now_seconds - before_seconds[reported])
+        if reported.all() and len(known) == len(traffic):
+            return ()
+        missing = {int(row) for row in known[~reported]}
+        return [each for each, row in zip(traffic, rows, strict=True) if row is None or row in missing]
+
     def recent(self, topic: str, segment: int, *, since_seconds: float) -> RecentTraffic | None:
         """The last report of an open segment; None if there was none since then."""
         row = self.row(topic, segment)

@@ -72,13 +72,19 @@ class TopicTraffic:
         """Whether there is nothing to report: the topic has no traffic, and the leader knows."""
         return now_seconds < self._due_seconds
 
+    def repeat(self, interval_seconds: float) -> list[SegmentTraffic] | None:
+        """The report before, where it holds on: most times that of a topic without traffic does. None: make another."""
+        now_seconds = self._clock.monotonic_seconds()
+        rests = self._is_idle and self._due_seconds
+        if not rests or now_seconds - self._ticked_seconds >= LONGEST_REST_INTERVALS * interval_seconds:
+            return None
+        self._due_seconds = now_seconds + REPEAT_INTERVALS * interval_seconds
+        return self._last
+
     def report(self, interval_seconds: float) -> list[SegmentTraffic]:
-        """As `tick`, once in `interval_seconds`; that of a topic without traffic is most times the one before."""
+        """As `tick`, once in `interval_seconds`, where the report before cannot be repeated."""
         now_seconds = self._clock.monotonic_seconds()
         if self._is_idle:
-            if self._due_seconds and now_seconds - self._ticked_seconds < LONGEST_REST_INTERVALS * interval_seconds:
-                self._due_seconds = now_seconds + REPEAT_INTERVALS * interval_seconds
-                return self._last
             # It was idle until the interval that ends now.
             for meter in self._meters.values():
                 meter.pass_idle(now_seconds - interval_seconds)

@@ -15,6 +15,8 @@ from mq.traffic.topic_traffic import TopicTraffic
 
 TOPICS_AT_ONCE = 32
 """Some 0.5 ms."""
+REPEATED_PER_NEW = 16
+"""To repeat so many reports takes as long as to make one."""
 
 _log = EventLog(__name__)
 
@@ -59,16 +61,27 @@ class TrafficReporter:
 
     async def report(self) -> None:
         """Report once. Raises `PeerUnreachable` or `OutcomeUnknown` if the leader does not answer."""
-        segments, now_seconds = list[SegmentTraffic](), self._clock.monotonic_seconds()
-        for number, traffic in enumerate([each for each in self._traffic() if not each.rests(now_seconds)]):
-            if not number % TOPICS_AT_ONCE:
+        segments, repeated, now_seconds = (
+            list[SegmentTraffic](),
+            list[SegmentTraffic](),
+            self._clock.monotonic_seconds(),
+        )
+        left = 0
+        for traffic in [each for each in self._traffic() if not each.rests(now_seconds)]:
+            if left <= 0:
                 await self._turn()
-            segments += traffic.report(self._interval_seconds)
-        report = TrafficReport(self._broker, self._front_store.pending_bytes, segments)
+                left = TOPICS_AT_ONCE * REPEATED_PER_NEW
+            if (same := traffic.repeat(self._interval_seconds)) is None:
+                segments += traffic.report(self._interval_seconds)
+                left -= REPEATED_PER_NEW
+            else:
+                repeated += same
+                left -= 1
         leader = self._coordinator.leader()
         if leader == self._broker:
-            self._reports.record(report.broker, report.pending_bytes, report.segments)
+            self._reports.record(self._broker, self._front_store.pending_bytes, segments, repeated)
         elif leader is not None:
             url = self._url_of(leader)
+            report = TrafficReport(self._broker, self._front_store.pending_bytes, [*segments, *repeated])
             for batch in report.batches():
                 await self._peers.report_traffic(url, batch)

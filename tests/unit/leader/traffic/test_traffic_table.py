@@ -304,3 +304,26 @@ def test_a_table_that_is_cleared_knows_nothing() -> None:
     table.apply(topic("a", 3))
     table.clear()
     assert not len(table.segments) and not table.owners and table.row("a", 0) is None
+
+
+def test_a_report_that_is_repeated_is_as_good_as_the_same_report_again() -> None:
+    repeated, reported = TrafficTable(), TrafficTable()
+    for table in (repeated, reported):
+        table.apply(topic("t", 2))
+        table.record([load("t", 0, 0.3), load("t", 1)], now_seconds=100.0)
+    for now_seconds in (103.0, 106.0):
+        assert not repeated.record_again([load("t", 0, 0.3), load("t", 1)], now_seconds=now_seconds)
+        reported.record([load("t", 0, 0.3), load("t", 1)], now_seconds=now_seconds)
+    assert rows(repeated, "t") == [(0, 0.3, 106.0), (1, 0.0, 106.0)]
+    assert np.array_equal(repeated.segments, reported.segments, equal_nan=False)
+
+
+def test_what_was_never_reported_here_cannot_be_repeated() -> None:
+    """Another broker may have led until now."""
+    table = TrafficTable()
+    table.apply(topic("t", 2))
+    table.record([load("t", 1)], now_seconds=100.0)
+    told = [load("t", 0), load("t", 1), load("t", 9), load("gone", 0)]
+    assert table.record_again(told, now_seconds=103.0) == [told[0], told[2], told[3]]
+    assert rows(table, "t") == [(0, 0.0, -np.inf), (1, 0.0, 103.0)]
+    assert not table.record_again([], now_seconds=106.0)

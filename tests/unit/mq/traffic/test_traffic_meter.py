@@ -221,7 +221,8 @@ async def reported(world: World, seconds: int) -> list[list[SegmentTraffic]]:
     for _ in range(seconds):
         await world.clock.advance(1.0)
         rests = world.traffic.rests(world.clock.monotonic_seconds())
-        reports.append([] if rests else world.traffic.report(1.0))
+        repeated = None if rests else world.traffic.repeat(1.0)
+        reports.append([] if rests else world.traffic.report(1.0) if repeated is None else repeated)
     return reports
 
 

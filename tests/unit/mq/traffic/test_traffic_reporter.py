@@ -12,6 +12,8 @@ from mq.traffic.traffic_reporter import TOPICS_AT_ONCE, TrafficReporter
 TOPICS = 3 * TOPICS_AT_ONCE + 1
 RESTING = range(-1000, 0)
 """They take no turn."""
+REPEATED = range(500, 520)
+"""They have nothing new to report."""
 
 
 class Traffic:
@@ -23,6 +25,9 @@ class Traffic:
     def rests(self, now_seconds: float) -> bool:
         return self.number in RESTING
 
+    def repeat(self, interval_seconds: float) -> list[int] | None:
+        return [self.number] if self.number in REPEATED else None
+
     def report(self, interval_seconds: float) -> list[int]:
         self._looked_at.append(self.number)
         return [self.number]
@@ -31,7 +36,7 @@ class Traffic:
 async def test_a_few_topics_are_looked_at_in_a_turn_and_all_are_reported() -> None:
     """Two thousand at once held up everybody else for 50 ms. Some come and go meanwhile."""
     looked_at: list[int] = []
-    topics = {number: Traffic(number, looked_at) for number in (*RESTING, *range(TOPICS))}
+    topics = {number: Traffic(number, looked_at) for number in (*RESTING, *range(TOPICS), *REPEATED)}
     in_turns: list[int] = []
 
     async def turn() -> None:
@@ -55,4 +60,4 @@ async def test_a_few_topics_are_looked_at_in_a_turn_and_all_are_reported() -> No
     )
     await reporter.report()
     assert in_turns == [0, TOPICS_AT_ONCE, 2 * TOPICS_AT_ONCE, 3 * TOPICS_AT_ONCE]
-    leader.record.assert_called_once_with("b", 0, list(range(TOPICS)))
+    leader.record.assert_called_once_with("b", 0, list(range(TOPICS)), list(REPEATED))
