@@ -101,13 +101,16 @@ class _Few:
 def _table_of_few(files: "Sequence[_Few]") -> pa.Table:
     """As `join`, of files that follow each other."""
     ref, base = files[0].ref, files[0].base
-    singles: list[Single] = []
+    keys: list[bytes | None] = []
+    values: list[bytes] = []
     stamps_us: list[int] = []
     for few in files:
-        keys: Sequence[bytes | None] = few.keys or [None] * len(few.values)
-        singles += [Single(key, value, None, None) for key, value in zip(keys, few.values, strict=True)]
+        keys += few.keys or [None] * len(few.values)
+        values += few.values
         stamps_us += few.stamps_us
-    return join(ref, [Accepted(Singles(singles, stamps_us), base, len(singles), 0, stamps_us[0])], base)
+    schema, nothing = ref.rows_schema, [None] * len(values)
+    columns = _columns_of(keys, values, nothing, nothing, schema)
+    return in_places(ref, columns, np.array(stamps_us, np.int64), base)
 
 
 def _few(ref: SegmentRef, base: int, batch: Sequence[Accepted]) -> _Few | None:
@@ -319,10 +322,14 @@ def rows_of_payloads(ref: SegmentRef, payloads: "Iterable[Payload | Singles]") -
 def join(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
     """Columns of `log_schema` from the payloads, in order."""
     rows = rows_of_payloads(ref, (each.payload for each in batch))
-    stamps = _stamps(batch)
-    offsets = np.arange(base, base + rows.num_rows, dtype=np.int64)
+    return in_places(ref, rows.columns, _stamps(batch), base)
+
+
+def in_places(ref: SegmentRef, columns: Sequence[pa.Array], stamps: npt.NDArray[np.int64], base: int) -> pa.Table:
+    """The columns of `rows_schema` with offsets from that one on, and with the time of each message."""
+    offsets = np.arange(base, base + len(stamps), dtype=np.int64)
     first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
-    return pa.Table.from_arrays([*first, *rows.columns], schema=ref.schema)
+    return pa.Table.from_arrays([*first, *columns], schema=ref.schema)
 
 
 def _stamps(batch: Sequence[Accepted]) -> npt.NDArray[np.int64]:
@@ -346,20 +353,36 @@ def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 
 def columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
     """Single messages as columns of `rows_schema`. Those of a topic group came with their topic, in columns."""
-    columns = [
-        _column_of([single.key for single in singles], schema.field("key").type),
-        _values_of(singles, schema.field("value").type),
-        _column_of([single.event_time_us for single in singles], schema.field("event_time").type),
-        _column_of([single.headers for single in singles], schema.field("headers").type),
-        null_column(len(singles), schema.field("_ref").type),
-    ]
+    columns = _columns_of(
+        [single.key for single in singles],
+        [single.value for single in singles],
+        [single.event_time_us for single in singles],
+        [single.headers for single in singles],
+        schema,
+    )
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _values_of(singles: Sequence[Single], kind: pa.DataType) -> pa.Array:
-    value = singles[0].value
-    if len(singles) > 1 or value is None or len(value) < _LARGE_BYTES or isinstance(kind, pa.ExtensionType):
-        return pa.array([single.value for single in singles], kind)
+def _columns_of(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    times_us: Sequence[int | None],
+    headers: Sequence[object],
+    schema: pa.Schema,
+) -> list[pa.Array]:
+    return [
+        _column_of(keys, schema.field("key").type),
+        _values_of(values, schema.field("value").type),
+        _column_of(times_us, schema.field("event_time").type),
+        _column_of(headers, schema.field("headers").type),
+        null_column(len(values), schema.field("_ref").type),
+    ]
+
+
+def _values_of(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    value = values[0]
+    if len(values) > 1 or value is None or len(value) < _LARGE_BYTES or isinstance(kind, pa.ExtensionType):
+        return pa.array(values, kind)
     ends = np.array([0, len(value)], dtype=np.int32)
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(ends), pa.py_buffer(value)])
 

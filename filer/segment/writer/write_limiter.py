@@ -1,8 +1,7 @@
 """Limits how many writers of a broker store at a time: on a directory, a put costs more processor time than waiting."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 PATIENCE_SECONDS = 0.025
 
@@ -24,23 +23,45 @@ class WriteLimiter:
         """Whether any writer stores."""
         return self._storing > 0
 
-    @contextlib.asynccontextmanager
-    async def permit(self) -> AsyncIterator[None]:
-        """Hold a permit, or go on without one if none becomes free in time."""
+    def permit(self) -> "_Permit":
+        """Hold a permit within this context, or go on without one if none becomes free in time."""
+        return _Permit(self)
+
+    async def begin(self) -> bool:
+        """Begin to store; whether that took a permit."""
         acquired = await self._acquire()
         self._storing += 1
-        try:
-            yield
-        finally:
-            self._storing -= 1
-            if acquired:
-                self._free.release()
-            if not self._storing:
-                self._on_free()
+        return acquired
+
+    def end(self, *, acquired: bool) -> None:
+        """Store no more, with a permit or without."""
+        self._storing -= 1
+        if acquired:
+            self._free.release()
+        if not self._storing:
+            self._on_free()
 
     async def _acquire(self) -> bool:
+        if not self._free.locked():
+            # Most times: a timer that is not needed takes longer than all else here.
+            return await self._free.acquire()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS if self._free.locked() else None):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 return await self._free.acquire()
         except TimeoutError:
             return False
+
+
+class _Permit:
+    """A writer's permit. One is asked for with each file: a generator in its place takes several times as long."""
+
+    __slots__ = ("_acquired", "_limiter")
+
+    def __init__(self, limiter: WriteLimiter) -> None:
+        self._limiter, self._acquired = limiter, False
+
+    async def __aenter__(self) -> None:
+        self._acquired = await self._limiter.begin()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._limiter.end(acquired=self._acquired)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from filer.durations import Durations
 from filer.errors import (
@@ -50,7 +50,8 @@ class StoreMetrics:
     """
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, str], OperationMetrics] = {}
+        # Calls, bytes and seconds.
+        self._totals: dict[tuple[str, str], tuple[int, int, float]] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
         self.durations = {operation: Durations() for operation in OPERATIONS}
 
@@ -60,17 +61,15 @@ class StoreMetrics:
         self.durations[operation].observe(seconds)
         if isinstance(error, Exception) and is_trouble(error):
             self._errors[operation, cause_of(error)] += 1
-        total = self._totals.get((operation, outcome), OperationMetrics(operation, outcome))
-        self._totals[operation, outcome] = replace(
-            total,
-            calls=total.calls + 1,
-            size_bytes=total.size_bytes + size_bytes,
-            seconds=total.seconds + seconds,
-        )
+        calls, total_bytes, total_seconds = self._totals.get((operation, outcome), (0, 0, 0.0))
+        self._totals[operation, outcome] = calls + 1, total_bytes + size_bytes, total_seconds + seconds
 
     def snapshot(self) -> Sequence[OperationMetrics]:
         """The totals so far, by operation and outcome."""
-        return [total for _, total in sorted(self._totals.items())]
+        return [
+            OperationMetrics(operation, outcome, calls, size_bytes, seconds)
+            for (operation, outcome), (calls, size_bytes, seconds) in sorted(self._totals.items())
+        ]
 
     def errors(self) -> Mapping[tuple[str, str], int]:
         """How many calls have failed, by operation and cause (`ENOSPC`, `503`, `timeout`, …)."""

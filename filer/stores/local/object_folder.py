@@ -104,7 +104,7 @@ class ObjectFolder:
             self._link(temp, final)
         finally:
             remove_quietly(temp)
-        self._settle(os.path.dirname(final))
+        self._settle(final[: final.rindex("/")])
         try:
             # Linking changes it: it is no earlier than the name, however long this thread stood still before that.
             return _changed_us(os.stat(final))

@@ -1,6 +1,7 @@
 """The next file of a segment: of a few single messages it is made without a table, and has the same bytes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from filer.format.requests import RequestId
 from filer.format.schema import KeyType, ValueType
 from filer.segment import next_file
 from filer.segment.later_table import LaterTable, Rows, table_of, tables_of
-from filer.segment.next_file import Accepted, NextFile, Single, Singles, join
+from filer.segment.next_file import Accepted, NextFile, Single, Singles, in_places, join
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
 from tests.support.thoroughness import few_or_many
@@ -104,7 +105,7 @@ def test_the_most_that_is_few_has_the_same_bytes() -> None:
 
 def test_a_table_is_made_once_and_only_if_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr(next_file, "join", lambda *arguments: made.append(arguments) or join(*arguments))
+    monkeypatch.setattr(next_file, "in_places", lambda *arguments: made.append(arguments) or in_places(*arguments))
     file = file_of(REF, singles(Single(b"k", b"v", None, None)))
     assert not made
     assert table_of(file.rows) is table_of(file.rows)
@@ -127,11 +128,11 @@ def test_files_that_follow_each_other_become_columns_in_one_go(monkeypatch: pyte
     table_of(files[4])
     made: list[int] = []
 
-    def counted(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
-        made.append(base)
-        return join(ref, batch, base)
+    def counted(*arguments: Any) -> pa.Table:
+        made.append(arguments[-1])
+        return in_places(*arguments)
 
-    monkeypatch.setattr(next_file, "join", counted)
+    monkeypatch.setattr(next_file, "in_places", counted)
     found = tables_of(files)
     assert pa.concat_tables(found).equals(pa.concat_tables(tables))
     assert [table.num_rows for table in found] == [4, 2, 1, 1]
