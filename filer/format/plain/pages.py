@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 from isal.isal_zlib import crc32
@@ -59,6 +59,14 @@ class Column:
         return b"".join((self._head, zigzag(place), self._rest))
 
 
+class _Page(NamedTuple):
+    """A page with its header, and its size with that if it were not compressed, and as it is."""
+
+    parts: Sequence[Part]
+    plain_bytes: int
+    stored_bytes: int
+
+
 class Pages:
     """The pages of a column of so many rows, of which none is null or all are."""
 
@@ -69,36 +77,16 @@ class Pages:
 
     def add(self, rows: int, body: Sequence[Part], statistics: bytes = _WITHOUT_STATISTICS) -> None:
         """Add a page of so many rows."""
-        plain_bytes = sum(map(len, body))
-        if self._codec != NO_CODEC:
-            joined = body[0] if len(body) == 1 else _joined(body, plain_bytes)
-            body = (_CODECS[self._codec].compress(joined, asbytes=True),)
-        stored_bytes = sum(map(len, body))
-        check = 0
-        for part in body:
-            check = crc32(part, check)
-        # Fields 1 to 4: the kind, both sizes, and the checksum, which is a signed number. 5: what is in it.
-        header = b"".join(
-            (
-                b"\x15\x00\x15",
-                zigzag(plain_bytes),
-                b"\x15",
-                zigzag(stored_bytes),
-                b"\x15",
-                zigzag(check - (check >> 31 << 32)),
-                b"\x1c\x15",
-                zigzag(rows),
-                b"\x15",
-                zigzag(self._encoding),
-                b"\x15\x06\x15\x06",
-                statistics,
-                END,
-                END,
-            )
-        )
-        self._parts += [header, *body]
-        self._plain_bytes += len(header) + plain_bytes
-        self._stored_bytes += len(header) + stored_bytes
+        self._append(rows, _page(self._codec, self._encoding, rows, body, statistics))
+
+    def add_nulls(self, rows: int) -> None:
+        """Add a page of so many rows without a value."""
+        self._append(rows, _null_page(self._codec, rows, is_repeated=self._leaf.most_repeated > 0))
+
+    def _append(self, rows: int, page: "_Page") -> None:
+        self._parts += page.parts
+        self._plain_bytes += page.plain_bytes
+        self._stored_bytes += page.stored_bytes
         self._rows += rows
         self._count += 1
 
@@ -132,6 +120,44 @@ class Pages:
         defined = [self._rows, *nulls] if are_null else [*nulls, self._rows]
         levels = items(I64, map(zigzag, repeated)) + b"\x19" + items(I64, map(zigzag, defined))
         return texts + levels
+
+
+def _page(codec: int, encoding: int, rows: int, body: Sequence[Part], statistics: bytes) -> _Page:
+    plain_bytes = sum(map(len, body))
+    if codec != NO_CODEC:
+        joined = body[0] if len(body) == 1 else _joined(body, plain_bytes)
+        body = (_CODECS[codec].compress(joined, asbytes=True),)
+    stored_bytes = sum(map(len, body))
+    check = 0
+    for part in body:
+        check = crc32(part, check)
+    # Fields 1 to 4: the kind, both sizes, and the checksum, which is a signed number. 5: what is in it.
+    header = b"".join(
+        (
+            b"\x15\x00\x15",
+            zigzag(plain_bytes),
+            b"\x15",
+            zigzag(stored_bytes),
+            b"\x15",
+            zigzag(check - (check >> 31 << 32)),
+            b"\x1c\x15",
+            zigzag(rows),
+            b"\x15",
+            zigzag(encoding),
+            b"\x15\x06\x15\x06",
+            statistics,
+            END,
+            END,
+        )
+    )
+    return _Page((header, *body), len(header) + plain_bytes, len(header) + stored_bytes)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _null_page(codec: int, rows: int, *, is_repeated: bool) -> _Page:
+    """A page without a value. Columns of one depth share it: there are seven of them in most files."""
+    level = levels(rows, 0)
+    return _page(codec, PLAIN, rows, (level + level if is_repeated else level,), _WITHOUT_STATISTICS)
 
 
 def _joined(parts: Sequence[Part], size_bytes: int) -> Part:
@@ -173,8 +199,6 @@ def null_column(leaf: Leaf, codec: int, rows: int, page_rows: int) -> Column:
     """A column of so many rows without a value."""
     pages = Pages(leaf, codec, PLAIN)
     for start in range(0, rows, page_rows):
-        count = min(page_rows, rows - start)
-        level = levels(count, 0)
-        pages.add(count, (level + level if leaf.most_repeated else level,))
+        pages.add_nulls(min(page_rows, rows - start))
     column = pages.column(are_null=True)
     return Column((b"".join(column.parts),), column.plain_bytes, column.stored_bytes, column._head, column._rest)
