@@ -158,7 +158,7 @@ class Catalogue:
         folders, histories, marks = await asyncio.gather(
             self._store.list_folders(keys.segments_folder(topic)),
             self._keys(keys.history_folder(topic), begin),
-            self._keys(keys.version_marks_folder(topic), keys.version_mark(topic, state.version)),
+            self._marks_of(topic, state.version),
         )
         try:
             check_covers(state, folders, histories, marks)
@@ -169,6 +169,15 @@ class Catalogue:
             check_covers(again[0].state, folders, histories, marks)
             return again
         return fetched
+
+    async def _marks_of(self, topic: str, version: int) -> list[str]:
+        """All marks of newer versions, and perhaps others. `mark` need not list them again, where it is one at most."""
+        folder = keys.version_marks_folder(topic)
+        marks = await self._keys(folder, folder)
+        if len(marks) <= 1:
+            self._marked.setdefault(topic, max((keys.marked_version(each) or 0 for each in marks), default=0))
+        # The newer ones may lie behind the end of the listing.
+        return marks if len(marks) < MOST_IN_ONE_RECORD else await self._keys(folder, keys.version_mark(topic, version))
 
     async def _keys(self, folder: str, after: str) -> list[str]:
         return [info.key async for info in self._store.list(folder, after=after, limit=MOST_IN_ONE_RECORD)]

@@ -1,6 +1,6 @@
 """A topic.json that is gone, or older than one that was there, is told, and nothing is built on it."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -9,7 +9,9 @@ from filer.errors import CorruptFile, DataMissing, UnreadableObject
 from filer.keys import FileName
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
+from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
+from filer.stores.store import ObjectInfo
 from filer.topic.catalogue import MOST_IN_ONE_RECORD, Catalogue
 from filer.topic.known_records import OlderRecord
 from filer.topic.topic_config import TopicConfig
@@ -228,6 +230,48 @@ async def test_the_newest_mark_alone_stays(store: MemoryStore) -> None:
     assert await marks(store) == [5]
     await catalogue_of(store).mark("t", 4)
     assert await marks(store) == [5], "a mark never goes back"
+
+
+class CountingStore(ForwardingStore):
+    """Counts listings."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.listings = 0
+
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[ObjectInfo]:
+        self.listings += 1
+        return self.inner.list(prefix, after=after, limit=limit)
+
+
+@pytest.mark.parametrize(("there", "listings"), [([2], 0), ([], 0), ([1, 2], 1)])
+async def test_a_mark_that_was_seen_with_the_record_is_not_looked_for_again(
+    store: MemoryStore, there: list[int], listings: int
+) -> None:
+    await catalogue_of(store).create(state())
+    await catalogue_of(store).change("t", grown)
+    for version in there:
+        await put(store, keys.version_mark("t", version))
+    counted = CountingStore(store)
+    catalogue = Catalogue(counted, InstantClock())
+    await catalogue.read("t")
+    before = counted.listings
+    await catalogue.mark("t", 2)
+    assert counted.listings == before + listings
+    assert await marks(store) == [2]
+    await catalogue.mark("t", 3)
+    assert await marks(store) == [3]
+
+
+async def test_a_newer_mark_is_found_behind_any_number_of_older_ones(store: MemoryStore) -> None:
+    newest = MOST_IN_ONE_RECORD + 1
+    await put(store, KEY, state().model_copy(update={"version": newest}).to_json())
+    for version in range(1, newest + 1):
+        await put(store, keys.version_mark("t", version))
+    assert await catalogue_of(store).read("t") is not None
+    await put(store, keys.version_mark("t", newest + 1))
+    with pytest.raises(OlderRecord):
+        await catalogue_of(store).read("t")
 
 
 async def test_a_mark_that_comes_while_the_record_is_looked_at_is_no_older_record(
