@@ -4,16 +4,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, repeat
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
 from braidmq.markers import PageMarkers
 from braidmq.short_reprs import short_repr
+from filer.format.schema import TIMESTAMP
 from filer.times import EPOCH
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -160,15 +160,11 @@ def _python_column(table: pa.Table, name: str) -> list[Any]:
 
 def _times(column: "pa.ChunkedArray[Any]") -> list[datetime | None]:
     # Through integers and differences: Arrow's own conversion looks up the time zone for each value.
-    microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0).to_numpy()
+    chunks = column.chunks if column.type == TIMESTAMP else column.cast(TIMESTAMP).chunks
+    microseconds = list(chain.from_iterable(chunk.view(pa.int64()).to_pylist() for chunk in chunks))
     # What was published together has one time.
-    begins = np.flatnonzero(np.diff(microseconds, prepend=microseconds[0] - 1))
-    distinct: list[datetime | None] = list(map(EPOCH.__add__, microseconds[begins].view("m8[us]").tolist()))
-    counts = np.diff(begins, append=len(microseconds)).tolist()
-    times = list(chain.from_iterable(map(repeat, distinct, counts)))
-    if not column.null_count:
-        return times
-    return [time if is_valid else None for time, is_valid in zip(times, column.is_valid().to_pylist(), strict=True)]
+    times = {each: None if each is None else EPOCH + timedelta(0, 0, each) for each in set(microseconds)}
+    return [times[each] for each in microseconds]
 
 
 def _headers(column: "pa.ChunkedArray[Any]") -> list[dict[str, bytes]]:

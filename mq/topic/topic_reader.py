@@ -124,15 +124,16 @@ class TopicReader:
             if size_bytes > max_bytes:
                 table, size_bytes = head(table, row_ends(table), 0, max_rows=max_rows, max_bytes=max_bytes)
             if self._room is not None and not await self._room.take(size_bytes):
-                table = table.slice(0, 0)
+                table, size_bytes = table.slice(0, 0), 0
         else:
             try:
                 table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
             except NoRoom:
                 table = self._runtime.ref(segment_id).no_messages
+            size_bytes = table.nbytes if table.num_rows else 0
         # After retention the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset
-        return Run.of(segment_id, first + table.num_rows, table)
+        return Run(segment_id, first + table.num_rows, table, size_bytes)
 
     async def _from_files_or_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table:
         """Read the files, so that owners are asked only for newer messages.
@@ -247,9 +248,9 @@ class TopicReader:
             if passed_bytes > MOST_PASSED_BYTES:
                 break
             share_rows, share_bytes = self._looked_at(-(-max_rows // len(ready)), -(-max_bytes // len(ready)))
-            found = await asyncio.gather(
-                *(self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready)
-            )
+            finding = [self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready]
+            # A task for each takes rounds of the event loop, in which others may have their turn.
+            found = [await finding[0]] if len(finding) == 1 else await asyncio.gather(*finding)
             for segment_id, run in zip(ready, found, strict=True):
                 if isinstance(run, UnreadableObject):
                     self.unreadable = run
