@@ -1,9 +1,10 @@
 """What the blocking client is made of: its event loop, and iterators and files that wait for it."""
 
+import asyncio
 import io
 import os
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from functools import partial
@@ -27,6 +28,28 @@ _ITEMS_PER_CALL = 100
 _SIGNAL_SECONDS = 0.5
 
 
+class Running:
+    """Whether a thread with an event loop runs in this process: looked at for each message."""
+
+    __slots__ = ("__weakref__", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+
+_all_running: "weakref.WeakSet[Running]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """Note in a forked process that it has none of these threads."""
+    for each in list(_all_running):
+        each.is_open = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class LoopThread:
     """An event loop in a thread of its own, and calls into it.
 
@@ -36,14 +59,18 @@ class LoopThread:
     def __init__(self) -> None:
         stack = ExitStack()
         self._portal = stack.enter_context(start_blocking_portal("asyncio", name="braidmq client"))
+        self._loop = self._portal.call(_running_loop)
+        self._started: set[asyncio.Task[None]] = set()
+        self.running = Running()
+        _all_running.add(self.running)
         # For clients that nobody closes: this also runs at the end of the program, while threads still run.
         self._process_id = os.getpid()
-        self._stop = weakref.finalize(self, _stop, self._portal, stack, self._process_id)
+        self._stop = weakref.finalize(self, _stop, self._portal, stack, self.running)
 
     @property
     def is_open(self) -> bool:
         """Whether calls can be made."""
-        return self._stop.alive and os.getpid() == self._process_id
+        return self.running.is_open
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run an asynchronous function and return its result. An interrupted wait cancels it."""
@@ -58,19 +85,33 @@ class LoopThread:
         finally:
             future.cancel()
 
-    def start(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Start an asynchronous function and do not wait for it."""
+    def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start an asynchronous function and wait neither for it nor for its start. Nobody is told if it fails."""
         self._check_open()
-        self._portal.start_task_soon(function)
+        try:
+            self._loop.call_soon_threadsafe(self._begin, function)
+        except RuntimeError:  # the loop has just been closed
+            raise ClientClosed() from None
+
+    def _begin(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = self._loop.create_task(function())
+        self._started.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._started.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     def _check_open(self) -> None:
-        if not self._stop.alive:
+        if self.running.is_open:
+            return
+        if os.getpid() == self._process_id:
             raise ClientClosed()
-        if os.getpid() != self._process_id:
-            raise ClientClosed(
-                "this client was made before the process was forked, and its thread is not in this one: make a client "
-                "in each process"
-            )
+        raise ClientClosed(
+            "this client was made before the process was forked, and its thread is not in this one: make a client "
+            "in each process"
+        )
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Iterate over an asynchronous iterator."""
@@ -92,9 +133,14 @@ def _result(future: Future[T]) -> T:
                 return future.result()
 
 
-def _stop(portal: BlockingPortal, stack: ExitStack, process_id: int) -> None:
-    if os.getpid() != process_id:
+async def _running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def _stop(portal: BlockingPortal, stack: ExitStack, running: Running) -> None:
+    if not running.is_open:
         return  # there is no thread that could stop
+    running.is_open = False
     portal.call(portal.stop, True)
     stack.close()
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from sys import modules
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -28,7 +29,7 @@ from braidmq.publish.encoding.outgoing import (
 from braidmq.publish.encoding.row_columns import RowColumns
 from braidmq.publish.producer import AsyncProducer
 from braidmq.publish.receipts import Answer
-from braidmq.transport.trace_context import TraceHeaders, may_be_traced, trace_headers
+from braidmq.transport.trace_context import TRACING, TraceHeaders, trace_headers
 
 T = TypeVar("T")
 
@@ -182,6 +183,7 @@ class Producer:
 
     def __init__(self, loop: LoopThread, producer: AsyncProducer) -> None:
         self._loop, self._producer = loop, producer
+        self._running, self._pending = loop.running, producer.pending
         self._value_bytes = min(_GATHERED_VALUE_BYTES, producer.upload_threshold_bytes)
         self._gathered_bytes = min(_GATHERED_BYTES, producer.timing.batch_bytes)
         self._lock = threading.Lock()
@@ -222,17 +224,32 @@ class Producer:
         A value longer than the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
         that cannot be sent, `ClientClosed` after `close`, and whatever an upload raises.
         """
-        self._producer.check_open()
-        if not self._loop.is_open:
-            raise ClientClosed()
+        # What most messages are, and where most of them go, is looked at first, and here: each call more would be felt.
+        if (
+            value.__class__ is bytes
+            and (key is None or key.__class__ is bytes)
+            and len(value) <= self._value_bytes
+            and not headers
+            and event_time is None
+        ):
+            size_bytes = len(key or b"") + len(value) + ROW_OVERHEAD_BYTES
+            if self._pending.is_closed or not self._running.is_open or TRACING in modules:
+                return self._gather(key, value, size_bytes)
+            with self._lock:
+                gathering = self._gatherings[-1]
+                rows = gathering.rows
+                number = len(rows.keys)
+                if 0 < number < _GATHERED_MESSAGES and rows.size_bytes + size_bytes <= self._gathered_bytes:
+                    rows.add_plain(key, value, size_bytes)
+                    return Receipt(gathering.receipts, number)
+            return self._gather(key, value, size_bytes)
+        self._check_open()
         if not is_inline(value, self._value_bytes):
             return self._send_alone(OutgoingMessage(value, key, headers or {}, event_time))
         if headers or event_time is not None:
             row = row_of(OutgoingMessage(value, key, headers or {}, event_time), upload=None)
             return self._gather(row.key, row.value, row.size_bytes, row)
-        # What most messages have is looked at here: a call more for each would be felt.
-        key_data = key if key.__class__ is bytes else key_bytes(key)
-        data = value if value.__class__ is bytes else value_bytes(value)[0]
+        key_data, data = key_bytes(key), value_bytes(value)[0]
         return self._gather(key_data, data, len(key_data or b"") + len(data or b"") + ROW_OVERHEAD_BYTES)
 
     def flush(self) -> None:
@@ -243,21 +260,29 @@ class Producer:
         """Flush, then refuse further messages. Raises as `flush` does."""
         self._loop.call(self._after_gathered, self._producer.close)
 
+    def _check_open(self) -> None:
+        """Raise `ClientClosed` if the producer or its client has been closed, or belongs to the parent process."""
+        self._producer.check_open()
+        if not self._running.is_open:
+            raise ClientClosed()
+
     def _gather(self, key: bytes | None, value: bytes | None, size_bytes: int, row: Row | None = None) -> Receipt:
+        if self._pending.is_closed or not self._running.is_open:
+            self._check_open()
         with self._lock:
             gathering = self._gatherings[-1]
-            number = len(gathering.rows.keys)
-            if number and (
-                number >= _GATHERED_MESSAGES or gathering.rows.size_bytes + size_bytes > self._gathered_bytes
-            ):
+            rows = gathering.rows
+            number = len(rows.keys)
+            if number and (number >= _GATHERED_MESSAGES or rows.size_bytes + size_bytes > self._gathered_bytes):
                 gathering, number = self._new_gathering(), 0
+                rows = gathering.rows
                 self._gatherings.append(gathering)
             if row is None:
-                gathering.rows.add_plain(key, value, size_bytes)
+                rows.add_plain(key, value, size_bytes)
             else:
-                gathering.rows.add(row)
-            if may_be_traced():
-                gathering.trace = gathering.trace or trace_headers()
+                rows.add(row)
+            if TRACING in modules and not gathering.trace:
+                gathering.trace = trace_headers()
         if not number:
             self._announce()
         return Receipt(gathering.receipts, number)

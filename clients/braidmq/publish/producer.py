@@ -77,7 +77,7 @@ class AsyncProducer:
         self._keyless_identities = [] if identity is None else [identity.numbered(each) for each in numbers]
         self.timing = BatchTiming(clock, settings.linger_seconds, settings.batch_bytes)
         self._senders = SegmentSenders(self.timing, self._follow_route, self._send_batch)
-        self._pending = PendingMessages(settings.max_pending_bytes)
+        self.pending = PendingMessages(settings.max_pending_bytes)
         self._failures = UnaskedFailures()
         self._order = asyncio.Lock()
 
@@ -143,23 +143,23 @@ class AsyncProducer:
             await self._send_rows(rows, receipts, due_seconds, trace)
 
     async def _send_rows(self, rows: RowColumns, receipts: Receipts, due_seconds: float, trace: TraceHeaders) -> None:
-        if not self._pending.has_room(rows.size_bytes):
-            await self._flush_until(lambda: self._pending.has_room(rows.size_bytes))
+        if not self.pending.has_room(rows.size_bytes):
+            await self._flush_until(lambda: self.pending.has_room(rows.size_bytes))
         self.check_open()
-        self._senders.put(self._pending.add(rows, receipts, due_seconds, trace))
+        self._senders.put(self.pending.add(rows, receipts, due_seconds, trace))
 
     async def flush(self) -> None:
         """Send what is waiting, and return when all of it has been answered.
 
         Raises the first failure since the last flush that nobody has asked its receipt for.
         """
-        flush = self._pending.start_flush()
-        await self._flush_until(lambda: self._pending.is_flushed(flush))
+        flush = self.pending.start_flush()
+        await self._flush_until(lambda: self.pending.is_flushed(flush))
         self._failures.raise_first()
 
     async def close(self) -> None:
         """Flush, then refuse further messages. Raises as `flush` does."""
-        self._pending.is_closed = True
+        self.pending.is_closed = True
         try:
             await self.flush()
         finally:
@@ -167,14 +167,14 @@ class AsyncProducer:
 
     async def abandon(self) -> None:
         """Stop at once. Messages without an answer may or may not be stored; their receipts are cancelled."""
-        self._pending.is_closed = True
+        self.pending.is_closed = True
         for pending in await self._senders.stop():
             pending.receipts.abandon(pending.numbers)
-        await self._pending.abandon()
+        await self.pending.abandon()
 
     def check_open(self) -> None:
         """Raise `ClientClosed` if the producer has been closed."""
-        if self._pending.is_closed:
+        if self.pending.is_closed:
             raise ClientClosed("the producer has been closed")
 
     async def _flush_until(self, reached: Callable[[], bool]) -> None:
@@ -182,7 +182,7 @@ class AsyncProducer:
         self.timing.flushes += 1
         try:
             self._senders.flush()
-            await self._pending.wait_until(reached)
+            await self.pending.wait_until(reached)
         finally:
             self.timing.flushes -= 1
 
@@ -208,7 +208,7 @@ class AsyncProducer:
         except Exception as failure:  # whatever it is, it belongs to those who await the receipts
             for pending in batch:
                 self._failures.fail(pending.receipts, pending.numbers, failure)
-        await self._pending.remove(batch)
+        await self.pending.remove(batch)
 
     async def _acknowledge(
         self, batch: Sequence[Pending], keys: Sequence[bytes | None], answered: tuple[PositionRange, ...]

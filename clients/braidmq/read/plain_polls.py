@@ -5,8 +5,8 @@ one message that takes longer than the broker does. What has no plain answer is 
 same marker: a read may be repeated. So refusals, restarts and failovers are the transport's, as ever.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 from braidmq.message import MessagePage
 from braidmq.read.reader import PAGE_BYTES, WAIT_SECONDS, Reader
@@ -33,7 +33,7 @@ class Loop(Protocol):
         """Whether there is one in this process."""
         ...
 
-    def start(self, function: Callable[[], Awaitable[None]]) -> None:
+    def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have it run a function."""
         ...
 

@@ -4,11 +4,13 @@ import sys
 from collections.abc import Mapping
 
 TraceHeaders = Mapping[str, str]
+TRACING = "opentelemetry.trace"
+"""A program that has not imported this module is in no trace."""
 
 
 def may_be_traced() -> bool:
-    """Whether the program may be in a trace. One that has not imported OpenTelemetry is in none."""
-    return "opentelemetry.trace" in sys.modules
+    """Whether the program may be in a trace."""
+    return TRACING in sys.modules
 
 
 def trace_headers() -> TraceHeaders:

@@ -1,9 +1,12 @@
+import asyncio
 import inspect
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +20,7 @@ from braidmq import (
     OutgoingMessage,
     PayloadMismatch,
     Position,
+    Producer,
     TopicNotFound,
 )
 from braidmq.blocking import LoopThread
@@ -160,7 +164,8 @@ def test_send_waits_while_nothing_is_answered(sync: Client, broker: FakeBroker) 
 
         sending = threading.Thread(target=send)
         sending.start()
-        while not sent or len(producer._gatherings) <= _MOST_GATHERINGS:
+        # Of those that made it wait, up to two were handed over meanwhile: so many find room.
+        while not sent or len(producer._gatherings) <= _MOST_GATHERINGS - 2:
             sending.join(0.01)
         # All of it would be sent by now. Two kilobytes wait, the request in flight included, and eight gatherings.
         sending.join(0.3)
@@ -223,6 +228,70 @@ def test_a_time_limit_of_the_call_itself_is_raised() -> None:
     with pytest.raises(TimeoutError, match="of the call"):
         loop.call(late)
     loop.close()
+
+
+def test_what_is_started_is_not_waited_for_and_ends_with_the_loop() -> None:
+    loop, began, ended = LoopThread(), threading.Event(), threading.Event()
+
+    async def fails() -> None:
+        raise ValueError("nobody is told")
+
+    async def lasts() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    loop.start(fails)
+    loop.start(lasts)
+    assert began.wait(10) and not ended.is_set()
+    loop.close()
+    assert ended.is_set()
+    with pytest.raises(ClientClosed):
+        loop.start(lasts)
+
+
+def _sent_by_a_child(producer: Producer, message: dict[str, Any]) -> bool:
+    """Whether a forked process is refused."""
+    if not (child := os.fork()):
+        try:
+            producer.send(**message)
+        except ClientClosed:
+            os._exit(7)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param({"value": b"v", "key": b"k"}, id="plain"),
+        pytest.param({"value": "v"}, id="text"),
+        pytest.param({"value": b"v", "headers": {"a": "b"}}, id="with headers"),
+        pytest.param({"value": b"v" * 100_000}, id="long"),
+    ],
+)
+def test_a_message_is_refused_once_there_is_nobody_to_send_it(
+    broker: FakeBroker, clock: InstantClock, message: dict[str, Any]
+) -> None:
+    broker.add_topic("t")
+    client = Client("http://b", http_transport=broker.transport, clock=clock)
+    closed, still_open = client.producer("t"), client.producer("t")
+    for producer in (closed, still_open):
+        producer.send(b"1")
+        producer.flush()
+        producer.send(b"2")  # what comes next is gathered with it
+    assert _sent_by_a_child(still_open, message)
+    closed.close()
+    with pytest.raises(ClientClosed):
+        closed.send(**message)
+    still_open.flush()
+    client.close()
+    with pytest.raises(ClientClosed):
+        still_open.send(**message)
+    assert sorted(broker.values("t"), key=str) == [b"1", b"1", b"2", b"2"]
 
 
 def test_receipts_tell_what_is_known(sync: Client, broker: FakeBroker) -> None:
