@@ -21,6 +21,8 @@ def merged_settings(
     `beside`: names that may stand beside the settings, and which nobody means here. Raises `InvalidConfig`, which names
     the first wrong setting, and the nearest known one if it is unknown.
     """
+    if not given:
+        return base
     model, merged = type(base), _overlay(base.model_dump(), given)
     try:
         # Validated as JSON: strict validation, which refuses "3" or true for a number, would demand tuples in Python
