@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         TopicExists,
         TopicGroupNotFound,
         TopicNotFound,
+        Unauthenticated,
         Unavailable,
         UploadNotFound,
     )
@@ -208,6 +209,7 @@ __all__ = [
     "TopicNotFound",
     "TopicPosition",
     "TopicSummary",
+    "Unauthenticated",
     "Unavailable",
     "UnusableTopic",
     "Upload",
@@ -272,6 +274,7 @@ _NAMES = {
         "TopicExists",
         "TopicGroupNotFound",
         "TopicNotFound",
+        "Unauthenticated",
         "Unavailable",
         "UploadNotFound",
     ),

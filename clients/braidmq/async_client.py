@@ -7,6 +7,7 @@ third of the time without it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -60,6 +61,7 @@ from braidmq.short_tracebacks import short_tracebacks
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.addresses import Addresses, parse_addresses, shown
 from braidmq.transport.retry import Retry
+from braidmq.transport.tokens import token_of
 from braidmq.transport.transport import Transport
 from braidmq.transport.waits import Waiting
 from filer.clock import Clock, SystemClock
@@ -94,7 +96,8 @@ class AsyncClient:
     broker fails, the client asks the next one.
 
     - `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
-    - `headers` go with every request to brokers.
+    - `token`, or what `token_file` has at the moment, goes with every request to brokers; without them, that of the
+      variables `BRAIDMQ_TOKEN` or `BRAIDMQ_TOKEN_FILE`. So do `headers`.
     - `retry` says how long reads and other repeatable calls are retried.
     - `idempotent`: brokers recognise a repeated publish and store it once. So the client repeats a publish for
       `delivery_timeout_seconds` until it knows the outcome. Without `idempotent` it repeats a publish only if the
@@ -111,6 +114,8 @@ class AsyncClient:
         self,
         url: str | Sequence[str] | None = None,
         *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
@@ -132,6 +137,7 @@ class AsyncClient:
         self._transport = Transport(
             Addresses(parse_addresses(default_url() if url is None else url)),
             headers=headers or {},
+            token=token_of(token, token_file, headers or {}, self._clock),
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
             retry=retry or Retry(),

@@ -100,7 +100,8 @@ class SinglePublishes:
             target += f"&key_base64={quote(b64encode(key_data), safe='')}"
         began_seconds = self._clock.monotonic_seconds()
         try:
-            position = _position(kept.post(*endpoint, target, {**trace_headers(), **self._headers}, data))
+            sent = {**trace_headers(), **self._headers, **self._client._transport.token.headers()}
+            position = _position(kept.post(*endpoint, target, sent, data))
         except NotPlain:
             kept.close()
             if self._clock.monotonic_seconds() - began_seconds >= TRY_SECONDS:

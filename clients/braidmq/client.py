@@ -6,6 +6,7 @@ Generated from `async_client.py` by `tools/generate_client.py`: do not edit.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -78,6 +79,8 @@ class Client:
         self,
         url: str | Sequence[str] | None = None,
         *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
@@ -92,6 +95,8 @@ class Client:
     ) -> None:
         self._async = AsyncClient(
             url,
+            token=token,
+            token_file=token_file,
             headers=headers,
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,

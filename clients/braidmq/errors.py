@@ -35,7 +35,8 @@
         │   ├── InTopicGroup         ask this of the topic group
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
         │   └── FileTaken            an earlier run of a load had other messages
-        ├── Forbidden
+        ├── Unauthenticated          no token, or one that the broker does not accept
+        ├── Forbidden                the token does not allow it
         ├── DataUnreadable           an object of the topic cannot be read: `key`, and `next` to go on behind it
         │   ├── DataMissing          it is gone
         │   └── DataDamaged          its bytes are not what was written
@@ -270,6 +271,10 @@ class FileTaken(Conflict):
     """A file of the load exists with other bytes, or the load has been committed with more or fewer messages."""
 
 
+class Unauthenticated(Refused):
+    """The broker asks for a token, or does not accept the one it got."""
+
+
 class Forbidden(Refused):
     """You are not allowed to do this."""
 
@@ -351,7 +356,13 @@ _BY_SLUG: dict[str, type[Refused]] = {
 }
 # A broker that fails with one of these has certainly stored nothing of the publish.
 _NOTHING_STORED = ("segment-moved", "draining")
-_BY_STATUS: dict[int, type[Refused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 429: FrontStoreFull}
+_BY_STATUS: dict[int, type[Refused]] = {
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    429: FrontStoreFull,
+}
 
 
 def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float = 0.0) -> BraidMQError:

@@ -90,7 +90,7 @@ class PlainPolls:
                 raise NotPlain("the client is closed")
             answer = connection.get(
                 target,
-                {**trace_headers(), **self._headers},
+                {**trace_headers(), **self._headers, **self._transport.token.headers()},
                 held_back_seconds=WAIT_SECONDS,
                 most_bytes=2 * PAGE_BYTES,
             )

@@ -24,6 +24,7 @@ from braidmq.transport.exchange import Exchange
 from braidmq.transport.problems import refusal
 from braidmq.transport.retry import Retry
 from braidmq.transport.tls import tls_context
+from braidmq.transport.tokens import Token
 from braidmq.transport.trace_context import TraceHeaders, trace_headers
 from braidmq.transport.waits import Wait, Waits
 from filer.clock import Clock
@@ -88,13 +89,14 @@ class Transport:
         addresses: Addresses,
         *,
         headers: Mapping[str, str],
+        token: Token,
         timeout_seconds: float,
         connect_timeout_seconds: float,
         retry: Retry,
         clock: Clock,
         http_transport: httpx.AsyncBaseTransport | None,
     ) -> None:
-        self.addresses = addresses
+        self.addresses, self.token = addresses, token
         self.on_response: Callable[[], None] = _no_op
         self.clock = clock
         self.retry = retry
@@ -216,7 +218,7 @@ class Transport:
             url,
             params=call.params,
             content=call.content,
-            headers=_headers_of(call) if is_broker else call.headers,
+            headers={**self.token.headers(), **(_headers_of(call) or {})} if is_broker else call.headers,
             timeout=self._timeout_of(call, attempt.timeout_seconds if is_broker else None),
         )
         exchange = Exchange(client.send(request, stream=stream))

@@ -26,6 +26,7 @@ def problem(slug: str, status: int, *, retryable: bool = False, **extras: object
         ("body-too-large", 413, errors.BodyTooLarge),
         ("unsupported-media-type", 415, errors.InvalidRequest),
         ("front-store-full", 429, errors.FrontStoreFull),
+        ("unauthenticated", 401, errors.Unauthenticated),
         ("forbidden", 403, errors.Forbidden),
         ("draining", 503, errors.Unavailable),
         ("owner-silent", 503, errors.Unavailable),

@@ -12,6 +12,7 @@ from braidmq.models import Owner
 from braidmq.positions import PositionRange
 from braidmq.transport.addresses import Addresses
 from braidmq.transport.retry import Retry
+from braidmq.transport.tokens import Token
 from braidmq.transport.transport import Transport
 from filer.clock import ManualClock
 from tests.support.broker.fake_broker import refused
@@ -52,7 +53,8 @@ def hand() -> ManualClock:
 def route(server: RouteServer, hand: ManualClock) -> TopicRoute:
     addresses = Addresses(["http://b"])
     transport = Transport(
-        addresses, headers={}, timeout_seconds=1, connect_timeout_seconds=1, retry=Retry(), clock=hand,
+        addresses, headers={}, token=Token(None, None, hand), timeout_seconds=1, connect_timeout_seconds=1,
+        retry=Retry(), clock=hand,
         http_transport=httpx.MockTransport(server.handle),
     )  # fmt: skip
     return Routes(Admin(transport), addresses, hand).of("t")

@@ -1,0 +1,61 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from braidmq import InvalidArgument
+from braidmq.transport.tokens import LOOK_SECONDS, Token, token_of
+from tests.support.instant_clock import InstantClock
+
+
+def test_a_token_goes_into_the_header() -> None:
+    clock = InstantClock()
+    assert Token("a.b.c", None, clock).headers() == {"authorization": "Bearer a.b.c"}
+    assert Token(None, None, clock).headers() == {}
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\n", "ä", "a" * 20_000])
+def test_what_is_no_token_is_refused_without_showing_it(token: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        Token(token, None, InstantClock())
+    assert str(caught.value) == "the token is no token: a token has printable ASCII characters and no spaces"
+
+
+async def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    clock, file = InstantClock(), tmp_path / "token"
+    file.write_text("one\n")
+    token = Token(None, file, clock)
+    beside = tmp_path / "new"
+    beside.write_text("two\n")
+    beside.replace(file)
+    assert token.headers() == {"authorization": "Bearer one"}, "it was looked at a moment ago"
+    await clock.sleep(LOOK_SECONDS)
+    assert token.headers() == {"authorization": "Bearer two"}
+    file.unlink()
+    await clock.sleep(LOOK_SECONDS)
+    assert token.headers() == {"authorization": "Bearer two"}, "it may come back in a moment"
+
+
+@pytest.mark.parametrize(("text", "why"), [(None, "cannot be read: No such file"), ("a b", "is no token")])
+def test_a_file_that_is_of_no_use_is_named(tmp_path: Path, text: str | None, why: str) -> None:
+    file = tmp_path / "token"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InvalidArgument) as caught:
+        Token(None, file, InstantClock())
+    assert why in str(caught.value) and str(file) in str(caught.value) and "a b" not in str(caught.value)
+
+
+def test_what_is_given_goes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, file = InstantClock(), tmp_path / "token"
+    file.write_text("file")
+    monkeypatch.setenv("BRAIDMQ_TOKEN_FILE", os.fspath(file))
+    assert token_of(None, None, {}, clock).headers() == {"authorization": "Bearer file"}
+    monkeypatch.setenv("BRAIDMQ_TOKEN", "variable")
+    assert token_of(None, None, {}, clock).headers() == {"authorization": "Bearer variable"}
+    assert token_of(None, file, {}, clock).headers() == {"authorization": "Bearer file"}
+    assert token_of("given", None, {}, clock).headers() == {"authorization": "Bearer given"}
+    assert token_of(None, None, {"Authorization": "Basic x"}, clock).headers() == {}
+    for token, path, headers in (("given", file, {}), ("given", None, {"authorization": "x"})):
+        with pytest.raises(InvalidArgument, match="not both"):
+            token_of(token, path, headers, clock)
