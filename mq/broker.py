@@ -60,6 +60,7 @@ from mq.peers.peers import Peers
 from mq.peers.refusal_teller import RefusalTeller
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
+from mq.security.access import Access
 from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
@@ -124,6 +125,7 @@ class Broker:
         self.incarnation = incarnation or Incarnation(None, clock, settings.broker)
         self.id = self.incarnation.broker
         self.new_request_id = request_ids.maker(clock)
+        self.access = Access(settings, clock)
         self.last_heard = LastHeard(clock)
         self.sights = BrokerSights(self.peers, self.last_heard)
         self._refusing = RefusingBrokers(settings.refused_timeout)
@@ -429,6 +431,8 @@ class Broker:
         began_seconds = self.clock.monotonic_seconds()
         # First of all: a store that does not answer keeps everything below from ending.
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
+        await self.access.open()
+        self._loops.append(asyncio.create_task(self.access.watch(), name="credentials"))
         lags = LagWatch(self.groups.known, self.groups.source, self.metrics.groups, self.clock)
         self._loops.append(asyncio.create_task(lags.run(), name="lags of groups"))
         await check_fencing(self.store, self.clock)

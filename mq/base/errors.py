@@ -19,6 +19,7 @@ BraidError
 ├── NameTaken              a file of a bulk load exists with other content
 ├── TransitionUnderWay     other transitions of the topic keep coming first
 ├── PositionTooOld         retention has removed the messages at a position
+├── Unauthenticated        the request has no credential that is accepted
 ├── Forbidden              the authorizer denied the request
 │   └── InternalTopic      the topic, or its name, is the brokers' own
 ├── NoOtherBroker          no other broker can take over
@@ -145,6 +146,10 @@ class PositionTooOld(PositionExpired):
     def __init__(self, message: str, earliest: str) -> None:
         super().__init__(message)
         self.earliest = earliest
+
+
+class Unauthenticated(BraidError):
+    """The request has no credential that is accepted."""
 
 
 class Forbidden(BraidError):

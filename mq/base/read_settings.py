@@ -15,7 +15,7 @@ from mq.base.trace_environment import check_trace_environment
 Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
-OTHER_VARIABLES = frozenset({"BRAIDMQ_URL", "BRAIDMQ_CONFIG"})
+OTHER_VARIABLES = frozenset({"BRAIDMQ_URL", "BRAIDMQ_CONFIG", "BRAIDMQ_TOKEN", "BRAIDMQ_TOKEN_FILE"})
 
 
 def variable_of(field: str) -> str:
@@ -123,6 +123,15 @@ def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
             f"{origins['cors_origin'].name}: every page that somebody here opens could read and delete all topics; "
             "name the origins of the pages that may, or give --authorizer any"
         )
+    sources = ("token_keys", "static_tokens")
+    if settings.authorizer == "tokens" and not any(getattr(settings, field) for field in sources):
+        raise InvalidConfig(
+            f"{origins['authorizer'].name}: without keys no token can be checked; give --token-keys, --static-tokens "
+            "or both"
+        )
+    for field in sources:
+        if settings.authorizer != "tokens" and getattr(settings, field) is not None:
+            raise InvalidConfig(f"{origins[field].name}: it needs --authorizer tokens; else nobody is asked for one")
     if settings.zookeeper is not None and not {"store", "data"} & origins.keys():
         raise InvalidConfig(
             f"{origins['zookeeper'].name}: the brokers of a cluster share a store: "

@@ -111,8 +111,16 @@ class BrokerSettings(BaseModel):
     advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="URL at which clients and the other brokers reach this one."
     )
-    authorizer: Literal["loopback", "any"] = Field(
-        "loopback", description="Which requests are served: only those of this machine (loopback), or all (any)."
+    authorizer: Literal["loopback", "any", "tokens"] = Field(
+        "loopback",
+        description="Which requests are served: those of this machine (loopback), those with a token that allows them "
+        "(tokens), or all (any).",
+    )
+    token_keys: Path | None = Field(
+        None, description="File of the public keys that sign tokens, for --authorizer tokens; `mq token` makes it."
+    )
+    static_tokens: Path | None = Field(
+        None, description="File of the hashes of tokens that are not signed, for --authorizer tokens."
     )
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] | None = Field(
         None, description="More names, name,name, by which --authorizer loopback lets this broker be addressed."

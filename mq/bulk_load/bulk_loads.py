@@ -141,9 +141,15 @@ class BulkLoads:
     # -- files ---------------------------------------------------------------------------------------------
 
     async def file_targets(
-        self, topic: str, load_id: str, files: Sequence[FileClaim], *, look: bool
+        self,
+        topic: str,
+        load_id: str,
+        files: Sequence[FileClaim],
+        *,
+        look: bool,
+        expires_seconds: int = URL_SECONDS,
     ) -> tuple[Load, list[FileTarget]]:
-        """The load, and where to put these files; with `look` also the objects that exist there.
+        """The load, and where to put these files, within `expires_seconds`; with `look` also the objects there.
 
         Raises `NotFound`, `Conflict`, `InvalidInput`.
         """
@@ -153,7 +159,7 @@ class BulkLoads:
             self.check_file(topic, load, file)
         left_seconds = (load.expires_us - self._clock.now_us()) // 1_000_000
         # A presigned address must expire before the files of a load that was given up are deleted.
-        seconds = max(1, min(URL_SECONDS, left_seconds, int(self._grace_seconds)))
+        seconds = max(1, min(expires_seconds, left_seconds, int(self._grace_seconds)))
         gate = asyncio.Semaphore(CALLS_AT_ONCE)
 
         async def target(file: FileClaim) -> FileTarget:

@@ -1,5 +1,6 @@
 """The command line: all commands, and the one place where errors become messages and exit codes."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from braidmq.defaults import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from mq.cli.commands import COMMANDS
 from mq.cli.failures import report
 from mq.cli.lazy_group import lazy_group
@@ -43,11 +45,24 @@ def _print_version(wanted: bool) -> None:
 def _before_command(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Send the token in this file to brokers. Default: BRAIDMQ_TOKEN, or the file that BRAIDMQ_TOKEN_FILE "
+            "names.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     context.obj.debug = debug
+    if token_file is not None:
+        # Commands start jobs as well, which find it in the same place.
+        os.environ.pop(TOKEN_VARIABLE, None)
+        os.environ[TOKEN_FILE_VARIABLE] = token_file
     if debug:
         from braidmq.short_tracebacks import whole_tracebacks
 

@@ -150,6 +150,32 @@ COMMANDS: dict[str, Place | Group] = {
             "undrain": Place("mq.cli.server.cluster:undrain", "Let a drained broker own segments again."),
         },
     ),
+    "token": Group(
+        "Make and inspect tokens, and the keys that sign them. Talks to no broker.",
+        {
+            "create": Place(
+                "mq.cli.tokens.token:create",
+                "Sign a token with the newest key, and print it. Brokers check it without looking anything up.",
+            ),
+            "create-static": Place(
+                "mq.cli.tokens.token:create_static",
+                "Make a random token, print it, and add its hash to a file. Brokers take the file within a second.",
+            ),
+            "inspect": Place(
+                "mq.cli.tokens.token:inspect",
+                "Show what a signed token says: whose it is, what it allows, until when. With --public-keys, check it "
+                "as well.",
+            ),
+            "rotate-key": Place(
+                "mq.cli.tokens.signing:rotate_key",
+                "Make a new key that signs tokens from now on; the first time, make the files.",
+            ),
+            "public-keys": Place(
+                "mq.cli.tokens.signing:public_keys",
+                "Print the public keys, which is what brokers need (mq serve --token-keys).",
+            ),
+        },
+    ),
     "pipeline": Place("mq.cli.pipeline:app", "Run jobs on a topic's files, on Spark."),
 }
 """In the order of the help. A test compares the summaries with the commands."""

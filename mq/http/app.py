@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,7 +18,6 @@ from filer.errors import BraidError, UnreadableObject
 from filer.keys import NAME_RULE
 from filer.nearest import SHOWN_CHARS
 from filer.plain_messages import plain_message
-from mq.base.authorizer import AllowAny, AllowLoopback, Authorizer
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
 from mq.broker import Broker
@@ -45,6 +45,7 @@ from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
+from mq.http.principals import principal_of
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
@@ -70,22 +71,21 @@ _EXPOSED_HEADERS = (
 )
 
 
-def create_asgi(broker: Broker, authorizer: Authorizer | None = None) -> ASGIApp:
-    """The ASGI app of a broker. Without an authorizer, the settings choose one."""
-    return _asgi(broker, _guard(broker, authorizer), Publisher(broker))
+def create_asgi(broker: Broker) -> ASGIApp:
+    """The ASGI app of a broker."""
+    return _asgi(broker, _guard(broker), Publisher(broker))
 
 
 def create_served(broker: Broker) -> tuple[ASGIApp, FastPublisher | None]:
     """The ASGI app of a broker, and what serves most publishes before it."""
-    guard, publisher = _guard(broker, None), Publisher(broker)
+    guard, publisher = _guard(broker), Publisher(broker)
     is_observed = broker.tracer.is_on or broker.settings.access_log == "on"
     fast = None if is_observed else FastPublisher(broker, guard, publisher)
     return _asgi(broker, guard, publisher), fast
 
 
-def _guard(broker: Broker, authorizer: Authorizer | None) -> Guard:
-    settings = broker.settings
-    return Guard(settings, authorizer or (AllowAny() if settings.authorizer == "any" else AllowLoopback()))
+def _guard(broker: Broker) -> Guard:
+    return Guard(broker.settings, broker.access.credentials)
 
 
 def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
@@ -149,7 +149,7 @@ def create_app(broker: Broker) -> FastAPI:
         cluster_router,
     )
     add_routes(app, (*(router(broker) for router in routers), docs_router()))
-    app.add_exception_handler(BraidError, _on_error)
+    app.add_exception_handler(BraidError, partial(_on_error, broker))
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_middleware(Failures)
@@ -157,8 +157,11 @@ def create_app(broker: Broker) -> FastAPI:
     return app
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
+async def _on_error(broker: Broker, request: Request, error: Exception) -> Response:
     problem = logged_problem(error, request.method, request.url.path)
+    group = broker.topics.group_of(request.path_params.get("topic", ""))
+    if group is not None and not principal_of(request).sees(group):
+        problem = problem.without(group)
     if problem.status == 503 and request.method == "GET" and not isinstance(error, UnreadableObject):
         problem = replace(problem, retryable=True)
     return problem_response(problem)

@@ -4,11 +4,13 @@ Inside FastAPI the same endpoints would lose a quarter of their throughput to mi
 """
 
 import re
+from collections.abc import Callable
 from typing import NoReturn
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mq.base.errors import Forbidden
+from filer.errors import BraidError
+from mq.base.errors import Forbidden, Unauthenticated
 from mq.broker import Broker
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
@@ -16,9 +18,11 @@ from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
 from mq.http.internal.endpoint import InternalEndpoint
+from mq.http.principals import PRINCIPAL
 from mq.http.reply import Reply, serve
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
+from mq.security.access import RELOAD_SECONDS
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
@@ -60,14 +64,14 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] != "http":
-            if scope["type"] == "websocket" and self._refusal(scope, "GET", scope["path"]) is not None:
+            if scope["type"] == "websocket" and self._admit(scope, "GET", scope["path"]) is not None:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
                 return
             await self._app(scope, receive, send)
             return
         method, path = scope["method"], scope["path"]
         is_internal = path.startswith(PREFIX)
-        refusal = refusal_of_broker(scope["headers"]) if is_internal else self._refusal(scope, method, path)
+        refusal = refusal_of_broker(scope["headers"]) if is_internal else self._admit(scope, method, path)
         if refusal is not None and method in _LOOKS and path in _PROBES:
             await serve(self._probe(path), scope, send)
         elif refusal is not None and not (self._shows_metrics and method == "GET" and path == _METRICS):
@@ -90,7 +94,13 @@ class Dispatcher:
             if method == "PUT" and not scope["query_string"] and (match := _TOPIC.match(path)):
                 await serve(self._put_topic(scope, receive, match[1]), scope, send)
             else:
-                await self._app(scope, receive, send)
+                await self._app(scope, receive, self._rechecking(scope, send))
+
+    def _rechecking(self, scope: Scope, send: Send) -> Send:
+        """Sends what is answered, if the request is still allowed after it has waited: a token may end meanwhile."""
+        if not self._guard.asks_for_credentials:
+            return send
+        return _Rechecking(scope, send, self._admit, self._broker.clock.monotonic_seconds)
 
     def _line(self, path: str, query: bytes) -> Line:
         """Where requests for that path wait for their turn."""
@@ -105,10 +115,42 @@ class Dispatcher:
         ready = self._broker.readiness.ready
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
 
-    def _refusal(self, scope: Scope, method: str, path: str) -> Forbidden | None:
+    def _admit(self, scope: Scope, method: str, path: str) -> BraidError | None:
+        """Why the request is not allowed. If it is, the scope tells from now on whose it is."""
         client = scope.get("client")
-        return self._guard.refusal(client[0] if client else "", method, path, scope["headers"])
+        try:
+            scope[PRINCIPAL] = self._guard.admit(client[0] if client else "", method, path, scope["headers"])
+        except (Forbidden, Unauthenticated) as refusal:
+            return refusal
+        return None
 
 
-async def _raise(refusal: Forbidden) -> NoReturn:
+class _Rechecking:
+    """Passes on an answer, or refuses it where the request was long under way and is not allowed any more."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        send: Send,
+        admit: Callable[[Scope, str, str], BraidError | None],
+        now_seconds: Callable[[], float],
+    ) -> None:
+        self._scope, self._send, self._admit, self._now_seconds = scope, send, admit, now_seconds
+        self._began_seconds = now_seconds()
+        self._is_refused = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._is_refused:
+            return
+        is_late = self._now_seconds() - self._began_seconds > RELOAD_SECONDS
+        if message["type"] == "http.response.start" and is_late:
+            refusal = self._admit(self._scope, self._scope["method"], self._scope["path"])
+            if refusal is not None:
+                self._is_refused = True
+                await serve(_raise(refusal), self._scope, self._send)
+                return
+        await self._send(message)
+
+
+async def _raise(refusal: BraidError) -> NoReturn:
     raise refusal

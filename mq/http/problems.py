@@ -13,6 +13,8 @@ from mq.base import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+UNAUTHENTICATED = 401
+HIDDEN = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,16 @@ class Problem:
             }
         )
 
+    def without(self, name: str) -> "Problem":
+        """The problem for those who may not know that there is something of that name: objects' keys have it too."""
+        shown = orjson.loads(orjson.dumps([self.detail, self.extras]).replace(name.encode(), HIDDEN.encode()))
+        return replace(self, detail=shown[0], extras=shown[1])
+
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Response headers, without the length."""
         headers = [(b"content-type", MEDIA_TYPE.encode())]
+        if self.status == UNAUTHENTICATED:
+            headers.append((b"www-authenticate", b"Bearer"))
         if self.retryable:
             headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
         return headers
@@ -73,6 +82,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
     (errors.OutOfTouch, "out-of-touch", "The follower has lost touch with the cluster", 503, True),
     (errors.InternalTopic, "internal-topic", "The topic is the brokers' own", 403, False),
+    (errors.Unauthenticated, "unauthenticated", "No credential that is accepted", UNAUTHENTICATED, False),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
     (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
     (errors.TransitionUnderWay, "transition-under-way", "Other transitions of the topic are under way", 409, True),

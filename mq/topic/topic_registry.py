@@ -118,6 +118,11 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
             return None
         return TopicView(group, name)
 
+    def group_of(self, name: str) -> str | None:
+        """The topic group of a member, by what is known here; None for any other name."""
+        view = self._known_view(name)
+        return None if view is None or view.member is None else view.runtime.topic
+
     def apply(self, state: TopicState, *, created: Moment | None = None) -> None:
         """Run the topic with this state, unless it runs with a newer one.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Sequence
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from filer.errors import InvalidInput
@@ -11,6 +11,7 @@ from mq.base.errors import NotFound, PeerSilent, PeerUnreachable
 from mq.base.version import VERSION
 from mq.broker import Broker
 from mq.http.endpoints.topics import damaged_objects
+from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.limits.steps import Steps, in_turns
@@ -24,18 +25,25 @@ def cluster_router(broker: Broker) -> APIRouter:
     router = new_router("cluster")
 
     @router.get("/v1/cluster")
-    async def cluster() -> Response:
+    async def cluster(request: Request) -> Response:
         """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged.
+
+        Who may not observe the cluster gets the brokers' addresses, which clients need, and what concerns topics that
+        one may observe.
 
         `topics_loading` is how many topics a broker without a cluster has still to read after its start: they are not
         counted yet. It is null until their names are known.
         """
-        owned = await broker.segment_counts.by_owner()
-        brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
+        principal = principal_of(request)
+        if principal.grants.allow_on_cluster("observe"):
+            owned = await broker.segment_counts.by_owner()
+            brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
+        else:
+            brokers = [_broker(broker, info, None) for info in broker.coordinator.brokers()]
         transitions = [
             {"topic": r.topic, "reason": t.reason, "seal": list(t.seal), "open": [s.id for s in t.open]}
             for r in broker.topics.values()
-            if (t := r.state.transition) is not None
+            if (t := r.state.transition) is not None and principal.sees(r.topic)
         ]
         return json_response(
             {
@@ -45,7 +53,7 @@ def cluster_router(broker: Broker) -> APIRouter:
                 "brokers": brokers,
                 "transitions": transitions,
                 "topics_loading": broker.loading.left if broker.settings.zookeeper is None else 0,
-                "damaged": _damaged_topics(broker),
+                "damaged": [each for each in _damaged_topics(broker) if principal.sees(str(each["topic"]))],
             }
         )
 
@@ -146,7 +154,8 @@ def _rendered(broker: Broker) -> Steps[bytes]:
     return b"".join(pieces)
 
 
-def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | int | None]:
+def _broker(broker: Broker, info: BrokerInfo, segments: int | None) -> dict[str, str | int | None]:
+    """A broker as answers show it. Without `segments`, it is shown to those who may not know how much it does."""
     draining = info.draining or (info.id == broker.id and broker.draining.is_set())
     return {
         "broker": info.id,
@@ -155,7 +164,7 @@ def _broker(broker: Broker, info: BrokerInfo, segments: int) -> dict[str, str | 
         "version": info.version,
         "state": "draining" if draining else "running",
         "segments": segments,
-        "pending_bytes": _pending_bytes(broker, info),
+        "pending_bytes": None if segments is None else _pending_bytes(broker, info),
     }
 
 

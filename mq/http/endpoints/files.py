@@ -5,7 +5,7 @@ from collections.abc import Set
 from itertools import islice, takewhile
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from filer.errors import InvalidInput, UnreadableObject
@@ -18,6 +18,7 @@ from filer.times import rfc3339
 from filer.topic.positions import Positions, passed_by
 from mq.base.errors import Conflict
 from mq.broker import Broker
+from mq.http.principals import presigned_seconds
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.start import check_offset, start_positions
@@ -36,6 +37,7 @@ def files_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics/{topic}/files")
     async def files(
+        request: Request,
         topic: str,
         from_: Annotated[str | None, Query(alias="from", description="earliest, latest or an RFC 3339 time.")] = None,
         after: Annotated[str | None, Query(description="The `next` of the page before.")] = None,
@@ -45,10 +47,12 @@ def files_router(broker: Broker) -> APIRouter:
         runtime = await _with_files(broker, topic)
         reader, first = await broker.reader(topic), _parse_after(after)
         since = await start_positions(topic, reader, None, from_, default="earliest") if from_ else None
-        return json_response(await _listed(broker, runtime, since, first, limit))
+        expires_seconds = presigned_seconds(request, broker.clock, PRESIGNED_SECONDS)
+        return json_response(await _listed(broker, runtime, since, first, limit, expires_seconds))
 
     @router.get("/v1/topics/{topic}/segments/{segment}/files")
     async def segment_files(
+        request: Request,
         topic: str,
         segment: int,
         offset: Annotated[int, Query(ge=0, le=2**62, description="The first offset to include.")] = 0,
@@ -60,7 +64,10 @@ def files_router(broker: Broker) -> APIRouter:
         """List the live files of one segment that hold messages from `offset` to `end_offset`."""
         runtime = await _with_files(broker, topic)
         await check_offset(TopicView(runtime), segment, offset, await broker.reader(topic))
-        return json_response(await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit))
+        expires_seconds = presigned_seconds(request, broker.clock, PRESIGNED_SECONDS)
+        return json_response(
+            await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit, expires_seconds)
+        )
 
     @router.post("/v1/topics/{topic}/upkeep", status_code=202)
     async def upkeep(topic: str) -> Response:
@@ -89,9 +96,14 @@ async def _with_files(broker: Broker, topic: str) -> TopicRuntime:
 
 
 async def _listed(
-    broker: Broker, runtime: TopicRuntime, since: Positions | None, first: tuple[int, int], limit: int
+    broker: Broker,
+    runtime: TopicRuntime,
+    since: Positions | None,
+    first: tuple[int, int],
+    limit: int,
+    expires_seconds: int,
 ) -> dict[str, Any]:
-    """The files of all segments, from the segment and offset `first` on."""
+    """The files of all segments, from the segment and offset `first` on; addresses are good for `expires_seconds`."""
     first_segment, first_offset = first
     passed = passed_by(runtime.state, since) if since is not None else set[int]()
     listed: list[dict[str, Any]] = []
@@ -107,7 +119,7 @@ async def _listed(
                 continue
             if len(listed) == limit:
                 return {"files": listed, "next": f"{segment.id}-{facts.start}"}
-            listed.append(await _file(broker, runtime, segment.id, facts))
+            listed.append(await _file(broker, runtime, segment.id, facts, expires_seconds))
         if (gap := _next_gap(runtime, segment.id, index, begin)) is not None:
             # What comes next has no file: the page ends here, and the next one says why.
             start, error = gap
@@ -138,13 +150,13 @@ def _next_gap(
 
 
 async def _listed_of_segment(
-    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, end: int | None, limit: int
+    broker: Broker, runtime: TopicRuntime, segment: int, offset: int, end: int | None, limit: int, expires_seconds: int
 ) -> dict[str, Any]:
     index = await _index_to(broker, runtime, segment, end)
     stop = index.end if end is None else end
     within = takewhile(lambda facts: facts.start < stop, index.readable(offset))
     wanted = list(islice((facts for facts in within if facts.count), limit + 1))
-    listed = [await _file(broker, runtime, segment, facts) for facts in wanted[:limit]]
+    listed = [await _file(broker, runtime, segment, facts, expires_seconds) for facts in wanted[:limit]]
     if len(wanted) > limit:
         return {"files": listed, "next_offset": wanted[limit].start}
     gap = _next_gap(runtime, segment, index, offset)
@@ -192,9 +204,11 @@ async def _index_to(broker: Broker, runtime: TopicRuntime, segment_id: int, end:
     return await _index(broker, runtime, segment_id)
 
 
-async def _file(broker: Broker, runtime: TopicRuntime, segment_id: int, facts: FileFacts) -> dict[str, Any]:
+async def _file(
+    broker: Broker, runtime: TopicRuntime, segment_id: int, facts: FileFacts, expires_seconds: int
+) -> dict[str, Any]:
     key = runtime.ref(segment_id).key(facts.name)
-    presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
+    presigned = await broker.store.presign_get(key, expires_seconds=expires_seconds)
     return {
         "uri": broker.store.uri(key),
         "url": presigned.url if presigned else None,

@@ -24,6 +24,7 @@ from mq.http.consuming.group_bodies import (
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
+from mq.http.principals import principal_of
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
 from mq.http.until_gone import NOBODY_READS, until_gone
@@ -39,7 +40,11 @@ def groups_router(broker: Broker) -> APIRouter:
     router, groups = new_router("groups"), GroupRouter(broker)
 
     async def serve(request: Request, topic: str, group: str, operation: str, most_bytes: int) -> Response:
-        asked = GroupRequest(topic, group, operation, await read_body(request, most_bytes))
+        body = await read_body(request, most_bytes)
+        if operation == "put" and (dead_letters := _dead_letter_topic(body)) not in (None, topic, f"{topic}.dead"):
+            # The brokers would publish there for whoever may manage this group.
+            principal_of(request).require("publish", dead_letters)
+        asked = GroupRequest(topic, group, operation, body)
         with broker.read_budget.lease() as lease:
             # Who reads pages waits for other readers of pages, and not for consumers.
             lease.turns = broker.turns.others
@@ -47,13 +52,18 @@ def groups_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics/{topic}/groups")
     async def list_groups(
-        topic: str, after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+        request: Request,
+        topic: str,
+        after: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
-        """List the groups of a topic, a page after another."""
+        """List the groups of a topic that one may observe, a page after another."""
+        principal = principal_of(request)
         with broker.read_budget.lease() as lease:
             found = await groups.list(topic, lease)
             lease.close()
-        behind = [each for each in found if after is None or each[0] > after]
+        seen = [each for each in found if principal.grants.allow("observe", topic, each[0])]
+        behind = [each for each in seen if after is None or each[0] > after]
         page = behind[:limit]
         return json_response(
             {
@@ -106,6 +116,7 @@ def groups_router(broker: Broker) -> APIRouter:
     @router.post(f"{_GROUP}/redrive", openapi_extra=body_schema(RedriveBody, required=False))
     async def redrive(request: Request, topic: str, group: str) -> Response:
         """Publish dead letters to their topic again, once each, or discard them."""
+        principal_of(request).require("publish", topic)
         return await serve(request, topic, group, "redrive", BODY_BYTES)
 
     @router.get(f"{_GROUP}/messages")
@@ -127,3 +138,12 @@ def groups_router(broker: Broker) -> APIRouter:
     add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
     add("extensions", ExtensionBody, "Have leases run longer.")
     return router
+
+
+def _dead_letter_topic(settings: bytes) -> str | None:
+    """The topic for dead letters that these settings of a group name; None if they name none that could be one."""
+    try:
+        named = orjson.loads(settings or b"{}")["dead_letter"]["topic"]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return None
+    return named if isinstance(named, str) else None

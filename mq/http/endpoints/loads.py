@@ -15,9 +15,10 @@ from filer.topic.reservations import MOST_SEGMENTS
 from filer.topic.topic_state import Load
 from mq.base.errors import Draining
 from mq.broker import Broker
-from mq.bulk_load.bulk_loads import MOST_FILE_BYTES, FileTarget, committed_segments
+from mq.bulk_load.bulk_loads import MOST_FILE_BYTES, URL_SECONDS, FileTarget, committed_segments
 from mq.bulk_load.load_folders import MOST_FILES
 from mq.http.json_body import JsonBody, body_schema, parse_body
+from mq.http.principals import presigned_seconds
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 
@@ -93,7 +94,10 @@ def loads_router(broker: Broker) -> APIRouter:
         _refuse_draining(broker)
         wanted = await parse_body(request, TargetsRequest, most_bytes=MOST_COMMIT_BYTES)
         files = [FileClaim(each.segment, each.base_offset, 0, each.size) for each in wanted.files]
-        found, targets = await broker.loads.file_targets(topic, _checked_id(load), files, look=wanted.look)
+        expires_seconds = presigned_seconds(request, broker.clock, URL_SECONDS)
+        found, targets = await broker.loads.file_targets(
+            topic, _checked_id(load), files, look=wanted.look, expires_seconds=expires_seconds
+        )
         base_url = f"{str(request.base_url).rstrip('/')}/v1/topics/{topic}/loads/{load}/files"
         return json_response(
             {

@@ -29,6 +29,7 @@ from mq.http.answers import (
     rendered,
 )
 from mq.http.formats import PAGE_FORMATS, Format
+from mq.http.principals import presigned_seconds, principal_of
 from mq.http.render import json_message, values_of
 from mq.http.reply import JSON, PacedStream, PageResponse
 from mq.http.routers import new_router
@@ -167,11 +168,12 @@ def messages_router(broker: Broker) -> APIRouter:
             return PageResponse(parts, {}, JSON, lease)
 
     @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
-    async def read_payload(topic: str, message_id: str) -> Response:
+    async def read_payload(request: Request, topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
         with broker.read_budget.lease() as lease:
             runtime = await broker.topics.view(topic)
-            return await _payload_response(broker, runtime, await _one(broker, runtime, message_id, lease), lease)
+            run = await _one(broker, runtime, message_id, lease)
+            return await _payload_response(request, broker, runtime, run, lease)
 
     return router
 
@@ -248,7 +250,9 @@ async def _read_segment(
         await broker.topics.view(runtime.topic)
 
 
-async def _payload_response(broker: Broker, runtime: TopicView, run: Run, lease: ReadLease) -> Response:
+async def _payload_response(
+    request: Request, broker: Broker, runtime: TopicView, run: Run, lease: ReadLease
+) -> Response:
     """The payload of the one message in `run`: from here, or where the object store itself gives it."""
     ref = run.table["_ref"][0].as_py()
     if ref is None:
@@ -260,8 +264,10 @@ async def _payload_response(broker: Broker, runtime: TopicView, run: Run, lease:
     reference = Reference.from_row(ref)
     key = reference.key(runtime.state.topic)
     offset = run.table["_offset"][0].as_py()
-    presigned = await broker.store.presign_get(key, expires_seconds=PRESIGNED_SECONDS)
-    if presigned is not None:
+    expires_seconds = presigned_seconds(request, broker.clock, PRESIGNED_SECONDS)
+    presigned = await broker.store.presign_get(key, expires_seconds=expires_seconds)
+    # An address has the name of the topic group in it, which not everybody may know who may read a member.
+    if presigned is not None and principal_of(request).sees(runtime.state.topic):
         with _of_message(key, run.segment, offset):
             check_size(reference, (await broker.store.head(key)).size_bytes)
         return RedirectResponse(presigned.url, 307)

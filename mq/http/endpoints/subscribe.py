@@ -7,10 +7,11 @@ client that is slow, so it holds little. Streams at the same place share their p
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Scope
 
 from filer.clock import Clock
 from filer.errors import UnreadableObject
@@ -29,6 +30,9 @@ from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
+from mq.security.credentials import authorization_of
+from mq.security.needs import need_of
+from mq.security.standing import Over, is_over
 from mq.topic.topic_view import TopicView
 
 BUFFERED_BYTES = 1024 * 1024
@@ -79,7 +83,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
         positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
         assert chosen.stream is not None
         chunks = chunks_of(request.scope)
-        stream = streams.parts(view, positions, chosen.stream, address, chunks)
+        stream = streams.parts(view, positions, chosen.stream, address, chunks, request.scope)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return PacedStream(stream, headers, chosen.media_type, broker.turns.streams, chunks)
 
@@ -95,23 +99,32 @@ class _Streams:
         self._live = LiveStreams(broker, self._pages)
 
     async def parts(
-        self, view: TopicView, positions: Positions, form: StreamForm, address: str, chunks: Chunks | None
+        self,
+        view: TopicView,
+        positions: Positions,
+        form: StreamForm,
+        address: str,
+        chunks: Chunks | None,
+        scope: Scope,
     ) -> AsyncGenerator[Part, None]:
-        """The parts of one stream."""
-        with self._broker.streams.counted(address):
-            async with contextlib.aclosing(self._parts(view, positions, form, chunks)) as parts:
+        """The parts of one stream, for as long as the request's credential is good."""
+        standing_of = self._broker.access.standings.of
+        allowed = standing_of(authorization_of(scope["headers"]), need_of("GET", scope["path"]))
+        with self._broker.streams.counted(address), allowed as standing:
+            over = None if standing is None else standing.over
+            async with contextlib.aclosing(self._parts(view, positions, form, chunks, over)) as parts:
                 async for part in parts:
                     yield part
 
     async def _parts(
-        self, view: TopicView, positions: Positions, form: StreamForm, chunks: Chunks | None
+        self, view: TopicView, positions: Positions, form: StreamForm, chunks: Chunks | None, over: Over | None
     ) -> AsyncGenerator[Part, None]:
         runtime, topic, broker = view.runtime, view.topic, self._broker
         live: set[int] = set()
         pace, written_seconds = _Pace(broker.clock), broker.clock.monotonic_seconds()
         try:
             yield form.keepalive(to_marker(topic, positions))
-            while not broker.draining.is_set() and not runtime.state.deleted:
+            while not broker.draining.is_set() and not runtime.state.deleted and not is_over(over):
                 news = runtime.reads.news()
                 await broker.turns.streams.wait()
                 positions = catch_up(runtime, positions, live)
@@ -137,25 +150,26 @@ class _Streams:
                         continue
                 may_go_on = page.may_go_on
                 if not may_go_on and chunks is not None and runtime.state.config.overflow != "drop_oldest":
-                    positions = await self._follow(place.at(positions), chunks)
+                    positions = await self._follow(place.at(positions), chunks, over)
                     written_seconds = broker.clock.monotonic_seconds()
                     continue
                 due_seconds = written_seconds + KEEPALIVE_SECONDS
                 if not may_go_on:
                     runtime.reads.follow(positions)
-                    await asyncio.wait([news], timeout=max(due_seconds - broker.clock.monotonic_seconds(), 0.0))
+                    awaited: list[asyncio.Future[Any]] = [news] if over is None else [news, over]
+                    await asyncio.wait(awaited, timeout=max(due_seconds - broker.clock.monotonic_seconds(), 0.0))
                 # Also where there is news all the time, and all of it is of other members of a topic group.
                 if broker.clock.monotonic_seconds() >= due_seconds:
                     yield form.keepalive(to_marker(topic, positions))
                     written_seconds = broker.clock.monotonic_seconds()
-            yield _written(form, end_of(view, positions, None))
+            yield _written(form, end_of(view, positions, None, is_over(over)))
         except (PositionTooOld, UnreadableObject) as error:
             # All that could be read before it was sent.
-            yield _written(form, end_of(view, positions, error))
+            yield _written(form, end_of(view, positions, error, is_over(over)))
 
-    async def _follow(self, place: Place, chunks: Chunks) -> Positions:
+    async def _follow(self, place: Place, chunks: Chunks, over: Over | None) -> Positions:
         """Have all that comes written to a stream that has got all there is; the positions at which that ended."""
-        positions, written = await self._live.follow(place, chunks)
+        positions, written = await self._live.follow(place, chunks, over)
         with written or contextlib.nullcontext():
             await chunks.drained()
         return positions

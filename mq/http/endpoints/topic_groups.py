@@ -9,8 +9,10 @@ from filer.errors import UnreadableObject
 from mq.broker import Broker
 from mq.http.endpoints.topics import describe, differences
 from mq.http.json_body import parse_object
+from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.security.principal import Principal
 from mq.topic.topic_runtime import TopicRuntime
 
 _BODY = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
@@ -29,21 +31,29 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         the group exists, and topics that are not named stay; `differs` tells it. Interrupted, the same request goes on.
         """
         settings = await parse_object(request, '{"topics": ["orders", "payments"]}', empty=b"{}")
+        principal = principal_of(request)
+        named = settings.get("topics")
+        for topic in named if isinstance(named, list) else []:
+            if isinstance(topic, str):
+                principal.require("manage", topic)
         runtime, put = await broker.topic_groups.put(group, settings)
-        document = await _describe(broker, runtime)
+        document = await _describe(broker, runtime, principal)
         return json_response(
             document | {"created": put.created, "differs": differences(put)}, status=201 if put.created else 200
         )
 
     @router.get("/v1/topic-groups")
     async def list_topic_groups(
-        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+        request: Request, after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
     ) -> Response:
-        """List the topic groups by name, a page at a time."""
+        """List the topic groups that one may observe by name, a page at a time, with the topics that one may."""
+        principal = principal_of(request)
         listed: list[dict[str, Any]] = []
         for name in await broker.catalogue.names(after=after):
             if len(listed) > limit:
                 break
+            if not principal.sees(name):
+                continue
             try:
                 record = await broker.catalogue.read(name)
             except UnreadableObject:
@@ -53,7 +63,7 @@ def topic_groups_router(broker: Broker) -> APIRouter:
                 listed.append(
                     {
                         "group": name,
-                        "topics": list(grouping.topics),
+                        "topics": [topic for topic in grouping.topics if principal.sees(topic)],
                         "splittable": grouping.splittable,
                         "segments": len(record.state.open_segments),
                         "version": record.state.version,
@@ -63,9 +73,10 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         return json_response({"topic_groups": page, "next": page[-1]["group"] if len(listed) > limit else None})
 
     @router.get(_GROUP)
-    async def get_topic_group(group: str) -> Response:
+    async def get_topic_group(request: Request, group: str) -> Response:
         """Describe a topic group: its topics, its configuration and its segments."""
-        return json_response(await _describe(broker, await broker.topic_groups.group(group)))
+        runtime = await broker.topic_groups.group(group)
+        return json_response(await _describe(broker, runtime, principal_of(request)))
 
     @router.delete(_GROUP, status_code=204)
     async def delete_topic_group(group: str) -> Response:
@@ -76,8 +87,8 @@ def topic_groups_router(broker: Broker) -> APIRouter:
     return router
 
 
-async def _describe(broker: Broker, runtime: TopicRuntime) -> dict[str, Any]:
-    """A group as answers show it: the topic that it is stored as, and its members."""
+async def _describe(broker: Broker, runtime: TopicRuntime, principal: Principal) -> dict[str, Any]:
+    """A group as answers show it: the topic that it is stored as, and its members that the principal may observe."""
     grouping = runtime.state.group
     assert grouping is not None
     pending = await broker.topic_groups.pending(runtime)
@@ -86,8 +97,8 @@ async def _describe(broker: Broker, runtime: TopicRuntime) -> dict[str, Any]:
     topics = sorted(set(grouping.topics) - set(pending))
     return {
         "group": runtime.topic,
-        "topics": topics,
-        "pending": pending,
+        "topics": [topic for topic in topics if principal.sees(topic)],
+        "pending": [topic for topic in pending if principal.sees(topic)],
         "splittable": grouping.splittable,
         **described,
     }

@@ -18,6 +18,7 @@ from mq.administration.topic_administration import Put
 from mq.broker import Broker
 from mq.http.endpoints.payload_upload import chunks_of
 from mq.http.json_body import gathered, object_of, read_body
+from mq.http.principals import principal_of
 from mq.http.problems import problem_of
 from mq.http.reply import JSON, Reply, json_response
 from mq.http.routers import new_router
@@ -49,19 +50,26 @@ def topics_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics")
     async def list_topics(
-        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100, internal: bool = False
+        request: Request,
+        after: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        internal: bool = False,
     ) -> Response:
-        """List the topics by name, a page at a time; `unusable` are those whose record cannot be used.
+        """List the topics that one may observe by name, a page at a time; `unusable` are those whose record cannot be
+        used.
 
         Members of topic groups are listed as well, with the name of their `group`, whose segments they share.
 
         Names that begin with `__` are left out without `internal=true`, unless they are unusable.
         """
+        principal = principal_of(request)
         listed: list[dict[str, Any]] = []
         groups: dict[str, TopicState | None] = {}
         for name in await broker.catalogue.names(after=after):
             if len(listed) > limit:
                 break
+            if not principal.sees(name):
+                continue
             try:
                 record = await broker.catalogue.read(name)
                 group = None if record is None else await _group_of(broker, record.state, groups)
@@ -73,7 +81,7 @@ def topics_router(broker: Broker) -> APIRouter:
             state = group or record.state
             listed.append(
                 {"topic": name, "segments": len(state.open_segments), "version": state.version}
-                | ({} if state.group is None else {"group": state.topic})
+                | ({} if state.group is None or not principal.sees(state.topic) else {"group": state.topic})
             )
         page = listed[:limit]
         return json_response(
@@ -85,10 +93,13 @@ def topics_router(broker: Broker) -> APIRouter:
         )
 
     @router.get("/v1/topics/{topic}")
-    async def get_topic(topic: str) -> Response:
+    async def get_topic(request: Request, topic: str) -> Response:
         """Describe a topic: its configuration and its segments; of a member, those of its topic group."""
         view = await broker.topics.view(topic)
         described = await describe(broker, view.runtime)
+        if not principal_of(request).sees(view.runtime.topic):
+            # The names of objects have the name of the topic group in them.
+            return json_response(described | {"topic": topic, "damaged": []})
         grouped = {"group": view.runtime.topic} if view.state.is_grouped else {}
         return json_response(described | {"topic": topic, **grouped})
 

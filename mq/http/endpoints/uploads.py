@@ -11,6 +11,7 @@ from filer.times import rfc3339
 from mq.base.errors import BodyTooLarge, Draining
 from mq.broker import Broker
 from mq.http.json_body import JsonBody, body_schema, parse_body
+from mq.http.principals import presigned_seconds
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 
@@ -45,7 +46,7 @@ def uploads_router(broker: Broker) -> APIRouter:
             keys.upload(stored, upload.id),
             size_bytes=wanted.size,
             sha256=wanted.sha256,
-            expires_seconds=left_seconds,
+            expires_seconds=presigned_seconds(request, broker.clock, left_seconds),
         )
         answer = {
             "upload": upload.id,

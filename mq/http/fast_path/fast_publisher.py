@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from filer import request_ids
 from filer.clock import Clock
-from filer.errors import InvalidInput
+from filer.errors import BraidError, InvalidInput
 from filer.format.requests import Position
 from filer.segment.next_file import Single
 from filer.segment.writer.pending_request import Waiter
@@ -58,8 +58,12 @@ class FastPublisher:
 
     def _allows(self, head: Head, address: str) -> bool:
         if head.headers_allowed:
-            return self._guard.allows_publish(address, head.path)
-        return self._guard.refusal(address, "POST", head.path, head.headers) is None
+            return self._guard.allows_publish(address, head.path, head.topic, head.authorization)
+        try:
+            self._guard.admit(address, "POST", head.path, head.headers)
+        except BraidError:
+            return False
+        return True
 
     def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from filer import request_ids
 from mq.http.endpoints.publish import HEADER_PREFIX, PublishRequest, refuse_forms
 from mq.http.formats import PUBLISH_FORMATS
+from mq.security.credentials import AUTHORIZATION
 
 _TARGET = re.compile(rb"(/v1/topics/([A-Za-z0-9._-]{1,200})/messages)(?:\?([^#]*))?\Z")
 _REQUEST_ID = request_ids.HEADER.encode()
@@ -16,6 +17,7 @@ _UNDERSTOOD = frozenset(
         b"accept",
         b"accept-encoding",
         b"accept-language",
+        AUTHORIZATION,
         b"cache-control",
         b"connection",
         b"content-length",
@@ -34,6 +36,7 @@ class Head:
     """The head of a publish of one message of `size_bytes`. `request_id` is the client's, if it gives a valid one.
 
     `headers_allowed`: the guard has nothing against the headers; whether it has against the rest is not known.
+    `authorization` is the value of the header of that name.
     """
 
     path: str
@@ -43,12 +46,14 @@ class Head:
     request: PublishRequest
     request_id: str | None
     headers_allowed: bool = False
+    authorization: bytes | None = None
 
 
 def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | None:
     """The head of a POST to that target; None if anything in it is not understood. The names are in lower case."""
     match = _TARGET.match(target)
     given_id: bytes | None = None
+    authorization: bytes | None = None
     if match is None:
         return None
     for name, value in headers:
@@ -56,6 +61,10 @@ def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | N
             return None
         if name == _REQUEST_ID and given_id is None:
             given_id = value
+        elif name == AUTHORIZATION:
+            if authorization is not None:
+                return None
+            authorization = value
     path, topic, query = match.groups(b"")
     try:
         request = PublishRequest(headers, query)
@@ -66,4 +75,6 @@ def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | N
     if request.declared_bytes is None or request.content_type in PUBLISH_FORMATS:
         return None
     id_ = None if given_id is None else request_ids.taken(given_id, of_broker=False)
-    return Head(path.decode(), topic.decode(), headers, request.declared_bytes, request, id_)
+    return Head(
+        path.decode(), topic.decode(), headers, request.declared_bytes, request, id_, authorization=authorization
+    )

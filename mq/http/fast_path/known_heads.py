@@ -33,6 +33,11 @@ class _Headers:
     pairs: list[tuple[bytes, bytes]]
     size_bytes: int
     request: PublishRequest
+    authorization: bytes | None
+
+    def head(self, path: str, topic: str, request: PublishRequest) -> Head:
+        """The head of a request with these headers."""
+        return Head(path, topic, self.pairs, self.size_bytes, request, None, True, self.authorization)
 
 
 class KnownHeads:
@@ -53,7 +58,7 @@ class KnownHeads:
         line = data[:line_end]
         if (target := self._targets.get(line)) is not None:
             path, topic = target
-            return Head(path, topic, known.pairs, known.size_bytes, known.request, None, True), end + len(_END)
+            return known.head(path, topic, known.request), end + len(_END)
         if (match := _LINE.match(line)) is None:
             return None
         path, topic, query = match[1].decode(), match[2].decode(), match[3]
@@ -66,7 +71,7 @@ class KnownHeads:
                 return None
         else:
             self._note_target(line, path, topic)
-        return Head(path, topic, known.pairs, known.size_bytes, request, None, True), end + len(_END)
+        return known.head(path, topic, request), end + len(_END)
 
     def note(self, data: bytes, head: Head) -> None:
         """The parser has made this head of the begin of these bytes, which are a whole request and nothing else."""
@@ -79,7 +84,8 @@ class KnownHeads:
         if len(self._headers) >= MOST_KNOWN:
             self._headers.clear()
         pairs = list(head.headers)
-        self._headers[data[line_end:end]] = _Headers(pairs, head.size_bytes, PublishRequest(pairs, b""))
+        request = PublishRequest(pairs, b"")
+        self._headers[data[line_end:end]] = _Headers(pairs, head.size_bytes, request, head.authorization)
 
     def _note_target(self, line: bytes, path: str, topic: str) -> None:
         if len(self._targets) >= MOST_KNOWN:

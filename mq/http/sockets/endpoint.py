@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mq.base.errors import Forbidden
+from filer.errors import BraidError
+from mq.base.errors import Forbidden, Unauthenticated
+from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher
 from mq.http.guard import Guard
@@ -18,6 +20,8 @@ from mq.http.routers import new_router
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
+from mq.security.credentials import authorization_of
+from mq.security.needs import need_of
 
 _ASKS = (
     "a WebSocket is opened with the headers 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', "
@@ -41,7 +45,8 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         """Open a WebSocket: publish, subscribe, claim, ack, both ways at once, as docs/websocket.md says."""
         address, headers = request.client.host if request.client else "", request.scope["headers"]
         # Browsers let pages of any site open WebSockets, and have no other check: so this is no safe request.
-        if (refusal := guard.refusal(address, "POST", request.url.path, headers)) is not None:
+        guard.check_page(headers, "observe")
+        if (refusal := why_not_changed(request.scope["path"])) is not None:
             raise refusal
         wire = wire_of(request.scope)
         if wire is None:
@@ -58,8 +63,13 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
 
 def _refusal(
     guard: Guard, address: str, headers: list[tuple[bytes, bytes]], method: str, path: str
-) -> Forbidden | None:
-    return guard.refusal(address, method, path, headers)
+) -> BraidError | None:
+    """Why a frame is not allowed. It is asked for each: a token ends, or is revoked, while its socket is open."""
+    try:
+        guard.admit(address, method, path, headers)
+    except (Forbidden, Unauthenticated) as refusal:
+        return refusal
+    return None
 
 
 def _refused(status: int, detail: str) -> Response:
@@ -81,10 +91,11 @@ class _Opened(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        with self._broker.streams.counted(self._address):
+        allowed = self._broker.access.standings.of(authorization_of(scope["headers"]), need_of("GET", scope["path"]))
+        with self._broker.streams.counted(self._address), allowed as standing:
             await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
             try:
-                await self._session.run()
+                await self._session.run(standing)
             finally:
                 self._wire.close(INTERNAL_ERROR, "something went wrong in the broker")
         await send({"type": "http.response.body", "body": b""})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import orjson
 
 from filer.errors import BraidError
-from mq.base.errors import Forbidden, Malformed
+from mq.base.errors import Malformed
 from mq.broker import Broker
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.endpoints.publish import Publisher
@@ -32,6 +32,8 @@ from mq.http.sockets.requests import (
 from mq.http.sockets.subscription import Outlet
 from mq.http.sockets.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions, body_of
 from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
+from mq.security.needs import need_of
+from mq.security.standing import Standing, is_over
 
 PING_SECONDS = 15.0
 SILENT_PINGS = 3
@@ -42,7 +44,7 @@ MOST_ASKING = 256
 LAST_ANSWERS_SECONDS = 2.0
 """So long a broker that drains waits for answers of groups. Who has none may send the request again, to another."""
 
-Permit = Callable[[str, str], Forbidden | None]
+Permit = Callable[[str, str], BraidError | None]
 """Why the client may not do what a request over HTTP of that method and path would."""
 
 
@@ -72,14 +74,18 @@ class Session:
         self._asking: set[asyncio.Task[None]] = set()
         self._count = 0
         self._permitted: set[str] = set()
+        self._standing: Standing | None = None
 
-    async def run(self) -> None:
-        """Serve it until either side ends it."""
+    async def run(self, standing: Standing | None) -> None:
+        """Serve it until either side ends it, or the permission to open it is over."""
+        self._standing = standing
+        if standing is not None:
+            standing.over.add_done_callback(lambda _: self._wire.wake())
         self._answers.write([orjson.dumps({"hello": self._hello()})])
         draining = asyncio.create_task(self._wake_when_draining(), name="draining of a socket")
         self._pinging = self._loop.call_later(PING_SECONDS, self._ping)
         try:
-            while not self._broker.draining.is_set():
+            while not self._broker.draining.is_set() and self._refusal() is None:
                 messages = self._wire.take()
                 if not messages and not self._wire.is_open:
                     break
@@ -141,10 +147,13 @@ class Session:
         if kind == SUBSCRIBE:
             asked = body_of(request)
             if asked.mode is None:
-                self._check("GET", f"/v1/topics/{self._topic}/subscribe")
+                method, path = "GET", f"/v1/topics/{self._topic}/subscribe"
             else:
                 what = "claims" if asked.mode == "queue" else "members"
-                self._check("POST", f"/v1/topics/{self._topic}/groups/{asked.group}/{what}")
+                method, path = "POST", f"/v1/topics/{self._topic}/groups/{asked.group}/{what}"
+            self._check(method, path)
+            if self._standing is not None:
+                self._standing.add(need_of(method, path))
             self._subscriptions.subscribe(request)
         elif kind == UNSUBSCRIBE:
             self._subscriptions.unsubscribe(request)
@@ -186,9 +195,17 @@ class Session:
         self._answers.flush()
         self._wire.close(code, reason)
 
+    def _refusal(self) -> BraidError | None:
+        """Why the socket may not go on: its token has ended, or does not allow any more what it does."""
+        return None if self._standing is None else is_over(self._standing.over)
+
     async def _end(self) -> None:
         """The broker drains, or the client is gone. What has begun is answered before the socket is closed."""
-        if self._wire.is_open:
+        if self._wire.is_open and (refusal := self._refusal()) is not None:
+            await self._subscriptions.stop("refused")
+            await self._publishes.finished()
+            self._fail(refusal, POLICY_VIOLATION)
+        elif self._wire.is_open:
             await self._subscriptions.stop("draining")
             if self._asking:
                 await asyncio.wait(self._asking, timeout=LAST_ANSWERS_SECONDS)

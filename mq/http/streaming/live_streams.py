@@ -16,6 +16,7 @@ from mq.http.render import Part
 from mq.http.streaming.stream_page import StreamPage
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, Place, StreamPages
 from mq.limits.turns import ASKER
+from mq.security.standing import Over
 
 KEEPALIVE_SECONDS = 15.0
 STREAMS_AT_ONCE = 10
@@ -39,14 +40,20 @@ class LiveStreams:
         self._broker, self._pages = broker, pages
         self._groups: dict[Place, _Group] = {}
 
-    async def follow(self, place: Place, chunks: Chunks) -> Left:
+    async def follow(self, place: Place, chunks: Chunks, over: Over | None = None) -> Left:
         """Have all that comes next written to a stream that stands there and has been written all before.
 
-        Returns when it has to go on by itself: its client takes no more, or there is something else to tell than
-        messages. What it is told then is up to the caller, who comes upon it by itself.
+        Returns when it has to go on by itself: its client takes no more, may read no more (`over`), or there is
+        something else to tell than messages. What it is told then is up to the caller, who comes upon it by itself.
         """
         stream = _Stream(chunks, dict(place.positions), asyncio.get_running_loop().create_future())
         self._enter(place, stream)
+
+        def end(_: "asyncio.Future[BraidError]") -> None:
+            stream.go(None)
+
+        if over is not None:
+            over.add_done_callback(end)
         try:
             return await stream.left
         except asyncio.CancelledError:
@@ -54,6 +61,8 @@ class LiveStreams:
                 page.drop()
             raise
         finally:
+            if over is not None:
+                over.remove_done_callback(end)
             stream.group.leave(stream)
 
     def _enter(self, place: Place, stream: "_Stream") -> None:

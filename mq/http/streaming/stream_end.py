@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from filer.errors import UnreadableObject
+from filer.errors import BraidError, UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import PositionTooOld
 from mq.http.problems import problem_of
@@ -18,13 +18,22 @@ class StreamEnd(NamedTuple):
     marker: str
 
 
-def end_of(view: TopicView, positions: Positions, error: PositionTooOld | UnreadableObject | None) -> StreamEnd:
+def end_of(
+    view: TopicView,
+    positions: Positions,
+    error: PositionTooOld | UnreadableObject | None,
+    refusal: BraidError | None = None,
+) -> StreamEnd:
     """The end of a stream that has given all before `positions`; without an error the broker drains.
+
+    With a `refusal` its reader may not read on: the credential has ended, or does not allow it any more.
 
     The marker is that of the oldest messages where those that come next have expired, and else of those that come next,
     even if they cannot be read.
     """
     marker = to_marker(view.topic, positions)
+    if refusal is not None:
+        return StreamEnd({"end": "refused", "problem": orjson.loads(problem_of(refusal).body())}, marker)
     if view.state.deleted and not isinstance(error, UnreadableObject):
         return StreamEnd({"end": "deleted"}, marker)
     if error is None:

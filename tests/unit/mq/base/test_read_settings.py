@@ -25,6 +25,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
         "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2", "metrics": "any",
         "cors_origin": "http://p", "refused_timeout": "2",
+        "token_keys": "k.json", "static_tokens": "t.toml",
         "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
         "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
@@ -34,7 +35,14 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "access_log": "on",
     }.get(field, "10000000")  # fmt: skip
     clustered = {"zookeeper": "z", "store": "s"}
-    others = {"session_timeout": clustered, "refused_timeout": clustered, "zookeeper": {"store": "s"}}.get(field, {})
+    asking = {"authorizer": "tokens"}
+    others = {
+        "token_keys": asking,
+        "static_tokens": asking,
+        "session_timeout": clustered,
+        "refused_timeout": clustered,
+        "zookeeper": {"store": "s"},
+    }.get(field, {})
     by_flag = read_settings({**others, field: given}, {}, {})
     assert str(getattr(by_flag, field)) == given.removesuffix(".0") or float(getattr(by_flag, field)) == float(given)
     assert read_settings(others, {variable_of(field): given}, {}) == by_flag
@@ -101,7 +109,14 @@ def test_the_directory_is_a_path() -> None:
         ({"port": "70000"}, {}, {}, "--port: it must be at most 65535, not '70000'"),
         ({}, {"BRAIDMQ_PORT": "tcp://x"}, {}, "BRAIDMQ_PORT: it must be a whole number"),
         ({}, {}, {"grace": "x\ny"}, "grace in b.toml: a duration must be a number of seconds"),
-        ({}, {}, {"authorizer": "anyone"}, "authorizer in b.toml: it must be 'loopback' or 'any', not 'anyone'"),
+        ({"authorizer": "tokens"}, {}, {}, "--authorizer: without keys no token can be checked; give --token-keys"),
+        ({"token_keys": "k"}, {}, {}, "--token-keys: it needs --authorizer tokens"),
+        (
+            {},
+            {},
+            {"authorizer": "anyone"},
+            "authorizer in b.toml: it must be 'loopback', 'any' or 'tokens', not 'anyone'",
+        ),
         ({"cors_origin": "app.example"}, {}, {}, "--cors-origin: origins must have the form https://host:port"),
         ({"cors_origin": "https://a/path"}, {}, {}, "--cors-origin: origins must have the form"),
         ({"cors_origin": "https://a:99999"}, {}, {}, "--cors-origin: origins must have the form"),

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from mq.base.authorizer import action_of
 from mq.http.web_pages import is_local, this_machine, why_foreign, why_forwarded
+from mq.security.needs import need_of
 
 NAMES = ("box", "queue.example.org")
 
@@ -102,41 +102,12 @@ def test_the_names_of_a_machine() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "action"),
-    [
-        ("GET", "/v1/cluster", "observe"),
-        ("GET", "/metrics", "observe"),
-        ("POST", "/v1/cluster/brokers/b/drain", "manage"),
-        ("DELETE", "/v1/cluster/brokers/b/drain", "manage"),
-        ("GET", "/v1/topics/t/messages", "read"),
-        ("HEAD", "/v1/topics/t", "read"),
-        ("POST", "/v1/topics/t/messages", "publish"),
-        ("POST", "/v1/topics/t/uploads", "publish"),
-        ("PUT", "/v1/topics/t/uploads/u", "publish"),
-        ("POST", "/v1/topics/t/loads", "publish"),
-        ("POST", "/v1/topics/t/loads/x/urls", "publish"),
-        ("PUT", "/v1/topics/t/loads/x/files/7/0", "publish"),
-        ("DELETE", "/v1/topics/t/loads/x", "publish"),
-        ("GET", "/v1/topics/t/loads/x", "read"),
-        ("PUT", "/v1/topics/t", "manage"),
-        ("POST", "/v1/topics/t/segments/0/split", "manage"),
-        ("POST", "/v1/topics/t/segments/0/merge", "manage"),
-        ("DELETE", "/v1/topics/t", "manage"),
-        ("PUT", "/v1/topics/messages", "manage"),
-        ("DELETE", "/v1/topics/uploads", "manage"),
-    ],
-)
-def test_what_a_request_is_about(method: str, path: str, action: str) -> None:
-    assert action_of(method, path) == action
-
-
 def test_paths_are_not_kept() -> None:
-    action_of("GET", "/v1/topics/short")
+    need_of("GET", "/v1/topics/short")
     tracemalloc.start()
     try:
         for number in range(1_000):
-            assert action_of("GET", f"/v1/topics/{number}{'x' * 60_000}") == "read"
+            assert need_of("GET", f"/v1/topics/{number}{'x' * 60_000}").action == "observe"
             assert not is_local(b"%d" % number + b"x" * 60_000, NAMES)
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:

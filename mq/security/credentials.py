@@ -1,0 +1,85 @@
+"""Makes a principal of what a request carries, and remembers it: a token is verified once, not with each request."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from filer.clock import Clock
+from mq.base.errors import Unauthenticated
+from mq.security import signed_tokens
+from mq.security.key_ring import KeyRing
+from mq.security.principal import Principal
+from mq.security.signed_tokens import Audience, UnknownKey
+from mq.security.static_tokens import StaticTokens
+
+MOST_REMEMBERED = 2048
+"""So many tokens are remembered: 16 MiB, whatever clients send. Only tokens that are good are."""
+AUTHORIZATION = b"authorization"
+_BEARER = b"bearer "
+HOW = "send it in the header 'Authorization: Bearer TOKEN'"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What tokens are checked with. Another one is put in its place as a whole."""
+
+    keys: KeyRing = field(default_factory=KeyRing)
+    static: StaticTokens = field(default_factory=StaticTokens)
+
+
+class Credentials:
+    """Checks the tokens of requests. Belongs to one event loop."""
+
+    def __init__(self, clock: Clock, audience: Audience, *, on_unknown_key: Callable[[], None] | None = None) -> None:
+        self._clock, self._audience, self._on_unknown_key = clock, audience, on_unknown_key
+        self._known = Known()
+        self._remembered: OrderedDict[bytes, Principal] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of tokens that are remembered."""
+        return len(self._remembered)
+
+    def use(self, known: Known) -> None:
+        """Check by these keys and hashes from now on. Nothing that was checked by others counts any more."""
+        self._known = known
+        self._remembered.clear()
+
+    @property
+    def known(self) -> Known:
+        """What tokens are checked with."""
+        return self._known
+
+    def principal(self, authorization: bytes) -> Principal:
+        """The principal of the value of an `Authorization` header. Raises `Unauthenticated`."""
+        remembered = self._remembered.get(authorization)
+        if remembered is not None and self._clock.now_us() < remembered.until_seconds * 1e6:
+            return remembered
+        if authorization[: len(_BEARER)].lower() != _BEARER:
+            raise Unauthenticated(f"the header Authorization has no bearer token: {HOW}")
+        principal = self._verified(authorization[len(_BEARER) :].strip(b" ").decode("latin-1"))
+        if len(self._remembered) >= MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        self._remembered[authorization] = principal
+        return principal
+
+    def _verified(self, token: str) -> Principal:
+        now_seconds = self._clock.now_us() / 1e6
+        if "." not in token:
+            found = self._known.static.find(token, now_seconds)
+            if found is None:
+                raise Unauthenticated("the token is not known here, or has ended")
+            return found
+        try:
+            return signed_tokens.verify(token, self._known.keys, self._audience, now_seconds)
+        except UnknownKey:
+            if self._on_unknown_key is not None:
+                self._on_unknown_key()
+            raise
+
+
+def authorization_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The value of the header `Authorization`; None without one. Raises `Unauthenticated` if there are several."""
+    found = [value for name, value in headers if name == AUTHORIZATION]
+    if len(found) > 1:
+        raise Unauthenticated("there are several headers Authorization: send one")
+    return found[0] if found else None

@@ -1,0 +1,136 @@
+"""Tokens that are checked without looking anything up: JSON Web Tokens (RFC 7519) with asymmetric signatures.
+
+Of the brokers' own keys, or of an OpenID issuer's. What a bearer may do is in the claim `scope` (RFC 8693 §4.2): words
+that begin with `braidmq:`, each with a grant behind it; other words are for others.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+from jwt.exceptions import PyJWTError
+from jwt.types import Options
+from jwt.utils import base64url_decode
+
+from filer.errors import InvalidInput
+from mq.base.errors import Unauthenticated
+from mq.security.grants import Grants, parse_grants
+from mq.security.key_ring import KeyRing
+from mq.security.principal import Principal
+
+OWN_ISSUER = "braidmq"
+SCOPE_PREFIX = "braidmq:"
+SKEW_SECONDS = 30.0
+"""Clocks of those who issue tokens may be off by so much."""
+MOST_BYTES = 8 * 1024
+_LATEST = 2**53
+_ONLY_THE_SIGNATURE = Options(
+    verify_signature=True,
+    verify_exp=False,
+    verify_nbf=False,
+    verify_iat=False,
+    verify_aud=False,
+    verify_iss=False,
+    verify_sub=False,
+    verify_jti=False,
+)
+"""What the claims say is checked here, by the broker's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """What a token must be for: the cluster's name in its own tokens, and in others what their issuer calls it."""
+
+    own: str
+    of_issuers: Mapping[str, str]
+
+    def of(self, issuer: str) -> str | None:
+        """The audience that tokens of that issuer must name; None if it may issue none."""
+        return self.own if issuer == OWN_ISSUER else self.of_issuers.get(issuer)
+
+
+def verify(token: str, keys: KeyRing, audience: Audience, now_seconds: float) -> Principal:
+    """The principal that a token names. Raises `Unauthenticated`, without a word of the token's secret parts.
+
+    The algorithm is the key's, never the token's: so neither `none` nor a public key as an HMAC secret gets by.
+    """
+    if len(token) > MOST_BYTES:
+        raise Unauthenticated(f"the token has {len(token)} bytes: {MOST_BYTES} are the most")
+    header, claimed = unverified(token)
+    issuer, key_id = claimed.get("iss"), header.get("kid")
+    if not isinstance(issuer, str) or not isinstance(key_id, str):
+        raise Unauthenticated("the token needs an issuer (iss) and the id of its key (kid)")
+    expected = audience.of(issuer)
+    if expected is None:
+        raise Unauthenticated(f"tokens of the issuer {issuer!r:.200} are not accepted here")
+    key = keys.find(issuer, key_id)
+    if key is None:
+        raise UnknownKey(f"the token is signed with a key that is not known here: {key_id!r:.100} of {issuer!r:.200}")
+    try:
+        claims = jwt.decode(token, key.public_key, algorithms=[key.algorithm], options=_ONLY_THE_SIGNATURE)
+    except (PyJWTError, ValueError, TypeError) as error:
+        raise Unauthenticated("the token's signature is not that of its key") from error
+    until_seconds = _times(claims, now_seconds)
+    named = claims.get("aud")
+    if expected not in ([named] if isinstance(named, str) else named if isinstance(named, list) else []):
+        raise Unauthenticated(f"the token is for another audience: here it has to be {expected!r}")
+    name, token_id = claims.get("sub"), claims.get("jti")
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
+        raise Unauthenticated("the token names no subject (sub), a text of 1 to 200 printable characters")
+    if token_id is not None and (not isinstance(token_id, str) or len(token_id) > 200):
+        raise Unauthenticated("the token's id (jti) is no text of up to 200 characters")
+    shown = name if issuer == OWN_ISSUER else f"{issuer}#{name}"
+    return Principal(shown, _grants(claims), until_seconds, token_id)
+
+
+class UnknownKey(Unauthenticated):
+    """The token is signed with a key that is not known: its issuer may have rotated its keys."""
+
+
+def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and claims, of which nothing may be believed yet. Raises `Unauthenticated` if it has none."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise Unauthenticated("the token is no JSON Web Token: it has three parts with dots between them")
+    try:
+        header, claims = (json.loads(base64url_decode(part)) for part in parts[:2])
+    except (ValueError, RecursionError) as error:
+        raise Unauthenticated("the token is no JSON Web Token: its parts are no JSON") from error
+    if not isinstance(header, dict) or not isinstance(claims, dict):
+        raise Unauthenticated("the token is no JSON Web Token: its parts are no objects")
+    if "crit" in header:
+        raise Unauthenticated("the token's header demands extensions (crit), of which none is known here")
+    return header, claims
+
+
+def _times(claims: Mapping[str, Any], now_seconds: float) -> float:
+    """When the token ends, if it is in force now. Raises `Unauthenticated`."""
+    if (until := _time(claims.get("exp"))) is None:
+        raise Unauthenticated("the token has no end (exp)")
+    if now_seconds >= until + SKEW_SECONDS:
+        raise Unauthenticated("the token has expired: get a new one")
+    for name in ("nbf", "iat"):
+        since = _time(claims.get(name, now_seconds))
+        if since is None or now_seconds < since - SKEW_SECONDS:
+            raise Unauthenticated(f"the token is not in force yet ({name}), or its clock differs from this broker's")
+    return until + SKEW_SECONDS
+
+
+def _time(value: Any) -> float | None:
+    """Seconds since 1970, if that is what a claim has."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < _LATEST else None
+
+
+def _grants(claims: Mapping[str, Any]) -> Grants:
+    scope = claims.get("scope", "")
+    words = scope.split(" ") if isinstance(scope, str) else scope
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise Unauthenticated("the token's scope is no text of words with spaces between them")
+    own = [word.removeprefix(SCOPE_PREFIX) for word in words if word.startswith(SCOPE_PREFIX)]
+    try:
+        return parse_grants(own)
+    except InvalidInput as error:
+        raise Unauthenticated(f"the token's scope: {error}") from error

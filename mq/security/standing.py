@@ -1,0 +1,91 @@
+"""Permissions that last: a subscription or a socket goes on only while its credential is good and allows it."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from mq.base.errors import Forbidden, Unauthenticated
+from mq.security.credentials import Credentials
+from mq.security.needs import Need
+
+LONGEST_TIMER_SECONDS = 3600.0
+"""So late at most a credential is looked at again: clocks are set, and an event loop counts no suspended time."""
+Over: TypeAlias = asyncio.Future[BraidError]
+"""Done when the permission is over, with the reason."""
+
+
+def is_over(over: Over | None) -> BraidError | None:
+    """Why a permission is over; None while it is not, and where nobody is asked for one."""
+    return None if over is None or not over.done() or over.cancelled() else over.result()
+
+
+class Standing:
+    """One permission that lasts. `over` is done when it is over."""
+
+    def __init__(self, credentials: Credentials, clock: Clock, authorization: bytes, need: Need) -> None:
+        self._credentials, self._clock, self._authorization = credentials, clock, authorization
+        self._needs = {need}
+        self.over: Over = asyncio.get_running_loop().create_future()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, need: Need) -> None:
+        """It relies on this too from now on."""
+        self._needs.add(need)
+
+    def review(self) -> None:
+        """Look whether it is over. Whatever changes a credential has to have this called."""
+        if self.over.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            principal = self._credentials.principal(self._authorization)
+            for need in self._needs:
+                if (refusal := principal.refusal(need)) is not None:
+                    raise refusal
+        except (Forbidden, Unauthenticated) as refusal:
+            self.over.set_result(refusal)
+            return
+        left_seconds = principal.until_seconds - self._clock.now_us() / 1e6
+        delay_seconds = min(max(left_seconds, 0.0) + 0.01, LONGEST_TIMER_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self.review)
+
+    def close(self) -> None:
+        """Nothing relies on it any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.over.cancel()
+
+
+class Standings:
+    """All permissions of a broker that last."""
+
+    def __init__(self, credentials: Credentials | None, clock: Clock) -> None:
+        self._credentials, self._clock = credentials, clock
+        self._open: set[Standing] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextlib.contextmanager
+    def of(self, authorization: bytes | None, need: Need) -> Iterator[Standing | None]:
+        """The permission of a request that was admitted; None at a broker that asks for no credentials."""
+        if self._credentials is None or authorization is None:
+            yield None
+            return
+        standing = Standing(self._credentials, self._clock, authorization, need)
+        self._open.add(standing)
+        try:
+            standing.review()
+            yield standing
+        finally:
+            self._open.discard(standing)
+            standing.close()
+
+    def review(self) -> None:
+        """Look at each: what credentials are checked with has changed."""
+        for standing in tuple(self._open):
+            standing.review()

@@ -1,0 +1,59 @@
+"""The client at a broker that asks for tokens."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from braidmq import Client, Forbidden, Unauthenticated
+from braidmq.testing import InMemoryBroker
+from filer.clock import SystemClock
+from tests.support.token_maker import TokenMaker
+
+
+@pytest.fixture(scope="module")
+def maker() -> TokenMaker:
+    return TokenMaker(now_seconds=SystemClock().now_us() / 1e6)
+
+
+@pytest.fixture
+def asking(tmp_path: Path, maker: TokenMaker) -> Iterator[InMemoryBroker]:
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    with InMemoryBroker(authorizer="tokens", token_keys=tmp_path / "keys.json") as broker:
+        yield broker
+
+
+def test_with_its_token_a_client_does_all_it_may(
+    asking: InMemoryBroker, maker: TokenMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what goes straight from the caller's thread, what learns of brokers, and what uploads."""
+    token = maker.token("topic:orders-*:manage,publish,read,consume,load")
+    (tmp_path / "token").write_text(f"{token}\n")
+    monkeypatch.setenv("BRAIDMQ_TOKEN_FILE", str(tmp_path / "token"))
+    with asking.client(upload_threshold_bytes=1000) as client:
+        client.create_topic("orders-1")
+        for n in range(5):
+            client.publish("orders-1", str(n), key="k")
+        client.publish("orders-1", b"x" * 2000)
+        with client.producer("orders-1") as producer:
+            producer.send("of the producer")
+        *small, large, last = client.browse("orders-1")
+        assert [message.value for message in small] == [b"%d" % n for n in range(5)]
+        with client.open(large) as payload:
+            assert payload.read() == b"x" * 2000
+        assert last.value == b"of the producer"
+        following = client.subscribe("orders-1", from_="earliest")
+        assert [next(following).value for _ in range(5)] == [b"%d" % n for n in range(5)]
+        with pytest.raises(Forbidden, match=r"may not manage topic 'bills': that takes the grant topic:bills:manage"):
+            client.create_topic("bills")
+
+
+def test_without_a_good_token_a_client_is_told_what_is_missing(asking: InMemoryBroker, maker: TokenMaker) -> None:
+    with asking.client() as client, pytest.raises(Unauthenticated, match="this broker asks for a token"):
+        client.publish("orders-1", "x")
+    old = maker.token("topic:*:*", exp=maker.now_seconds - 100)
+    with Client(asking.url, token=old) as client:
+        for _ in range(2):
+            with pytest.raises(Unauthenticated, match="has expired: get a new one") as caught:
+                client.publish("orders-1", "x")
+            assert old not in str(caught.value)

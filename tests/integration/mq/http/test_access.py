@@ -1,0 +1,342 @@
+"""Every route, for every kind of token: who may, who may not, and who is nobody."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from filer.clock import SystemClock
+from filer.errors import InvalidConfig
+from filer.stores.memory_store import MemoryStore
+from mq.base.settings import BrokerSettings
+from mq.http.dispatcher import hot_methods
+from mq.security.access import Access
+from mq.security.grants import ACTIONS
+from mq.security.needs import NEEDS, need_of
+from mq.security.signed_tokens import SKEW_SECONDS
+from mq.security.static_tokens import digest_of
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.broker.socket_client import socket_client
+from tests.support.token_maker import TokenMaker
+
+PROBES = ("/livez", "/healthz", "/readyz")
+STATIC = "braidmq_static"
+STREAM = "/v1/topics/orders-1/subscribe?from=earliest"
+EVERYTHING = ("topic:*:*", "cluster:*")
+
+
+@pytest.fixture(scope="module")
+def maker() -> TokenMaker:
+    return TokenMaker(now_seconds=SystemClock().now_us() / 1e6)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, maker: TokenMaker) -> AsyncIterator[HttpBroker]:
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    stanza = f'[[token]]\nname = "old"\nsha256 = "{digest_of(STATIC)}"\ngrants = ["topic:orders-*:read"]\n'
+    (tmp_path / "static.toml").write_text(stanza)
+    async with http_broker(
+        MemoryStore(),
+        authorizer="tokens",
+        token_keys=tmp_path / "keys.json",
+        static_tokens=tmp_path / "static.toml",
+    ) as served:
+        yield served
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def filled(template: str, topic: str) -> str:
+    """A path of that route. Nothing of what it names is there."""
+    path = template.replace("{topic}", topic).replace("{segment}", "7").replace("{base_offset}", "0")
+    return re.sub(r"\{\w+\}", "nothing", path)
+
+
+async def routes_of(broker: HttpBroker, headers: dict[str, str]) -> set[tuple[str, str]]:
+    """Every method and path that the application knows, as it tells itself; names in braces count alike."""
+    document = (await broker.client.get("/openapi.json", headers=headers)).json()
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    hot = {(method, path) for _, path in described for method in hot_methods(filled(path, "t"))}
+    return {(method, named(path)) for method, path in described | hot}
+
+
+def named(path: str) -> str:
+    return re.sub(r"\{\w+\}", "{}", path)
+
+
+async def test_every_route_says_what_it_needs(broker: HttpBroker, maker: TokenMaker) -> None:
+    """A new route without an entry fails here. Until it has one, only who manages the cluster may use it."""
+    routes = await routes_of(broker, bearer(maker.token()))
+    undescribed = {("GET", path) for path in ("/docs", "/docs/{}", "/openapi.json")}
+    assert {(method, named(path)) for method, path in NEEDS} == routes | undescribed
+
+
+def refused_tokens(maker: TokenMaker) -> dict[str, str]:
+    now = maker.now_seconds
+    return {
+        "expired": maker.token(*EVERYTHING, iat=now - 9000, exp=now - 60),
+        "wrong audience": maker.token(*EVERYTHING, aud="another-cluster"),
+        "wrong key": TokenMaker(now_seconds=now).token(*EVERYTHING),
+        "alg none": maker.unsigned(*EVERYTHING),
+        "HS256 with the public key": maker.signed_with_the_public_key(*EVERYTHING),
+        "unknown static": "braidmq_other",
+    }
+
+
+async def test_nobody_gets_anything(broker: HttpBroker, maker: TokenMaker) -> None:
+    """The same words whatever is there, and a challenge. Probes are told as little as without a broker's trust."""
+    given = {name: bearer(token) for name, token in refused_tokens(maker).items()}
+    given |= {"none": {}, "basic": {"authorization": "Basic YTpi"}}
+    for (method, template), headers in ((route, each) for route in NEEDS for each in given.values()):
+        answer = await broker.client.request(method, filled(template, "orders-1"), headers=headers)
+        if template in PROBES:
+            assert answer.json() in ({"status": "ok"}, {"ready": True})
+            continue
+        check_problem(answer, 401, "unauthenticated")
+        assert answer.headers["www-authenticate"] == "Bearer", template
+
+
+async def test_two_credentials_are_none(broker: HttpBroker, maker: TokenMaker) -> None:
+    good = f"authorization: Bearer {maker.token(*EVERYTHING)}\r\n".encode()
+    for line in (b"GET /v1/topics HTTP/1.1", b"POST /v1/topics/t/messages HTTP/1.1"):
+        sent = line + b"\r\nhost: b\r\nconnection: close\r\ncontent-length: 0\r\n" + good + good + b"\r\n"
+        assert b"401 Unauthorized" in await broker.raw(sent)
+
+
+async def test_each_route_takes_the_grant_it_needs_and_no_other(broker: HttpBroker, maker: TokenMaker) -> None:
+    for method, template in NEEDS:
+        path = filled(template, "orders-1")
+        need = need_of(method, path)
+        if template in PROBES or need.subject == "anybody":
+            continue
+        if need.subject == "cluster":
+            right, others = [f"cluster:{need.action}"], ["topic:*:*", *["cluster:observe"] * (need.action == "manage")]
+        else:
+            others_actions = ",".join(each for each in ACTIONS if each != need.action)
+            # Redriving publishes to the topic besides.
+            right = [f"topic:orders-*:{need.action}{',publish' * template.endswith('/redrive')}"]
+            others = ["topic:bills-*:*", "topic:orders:*", "cluster:*"]
+            others += [f"topic:orders-*:{others_actions}"] * (need.action != "observe")
+            others += ["topic:orders-*/billing-*:*"] * (need.subject == "group" or need.action != "observe")
+        answer = await broker.client.request(method, path, headers=bearer(maker.token(*right)))
+        assert answer.status_code not in (401, 403), (method, template, answer.text)
+        refused = await broker.client.request(method, path, headers=bearer(maker.token(*others)))
+        check_problem(refused, 403, "forbidden", f"'ann' may not {need.action}")
+
+
+async def test_a_grant_for_groups_is_for_those_groups(broker: HttpBroker, maker: TokenMaker) -> None:
+    headers = bearer(maker.token("topic:orders-*/billing-*:consume"))
+    (await broker.client.put("/v1/topics/orders-1", headers=bearer(maker.token(*EVERYTHING)))).raise_for_status()
+    groups = "/v1/topics/orders-1/groups"
+    for name in ("billing-1", "shipping"):
+        made = await broker.client.put(
+            f"{groups}/{name}", json={"mode": "queue"}, headers=bearer(maker.token(*EVERYTHING))
+        )
+        made.raise_for_status()
+    assert (await broker.client.post(f"{groups}/billing-1/claims", headers=headers)).status_code == 200
+    check_problem(await broker.client.post(f"{groups}/shipping/claims", headers=headers), 403, "forbidden", "shipping")
+    check_problem(await broker.client.get("/v1/topics/orders-1/messages", headers=headers), 403, "forbidden")
+    assert (await broker.client.get("/v1/topics/orders-1", headers=headers)).status_code == 200
+    listed = (await broker.client.get(groups, headers=headers)).json()["groups"]
+    assert [each["group"] for each in listed] == ["billing-1"]
+
+
+async def test_lists_show_what_one_may_see(broker: HttpBroker, maker: TokenMaker) -> None:
+    everything, orders = bearer(maker.token(*EVERYTHING)), bearer(maker.token("topic:orders-*:read"))
+    for topic in ("orders-1", "orders-2", "secret"):
+        (await broker.client.put(f"/v1/topics/{topic}", headers=everything)).raise_for_status()
+    members = {"topics": ["orders-member", "secret-member"]}
+    (await broker.client.put("/v1/topic-groups/secret-all", json=members, headers=everything)).raise_for_status()
+    (
+        await broker.client.put(
+            "/v1/topic-groups/orders-all", json={"topics": ["orders-a", "secret-b"]}, headers=everything
+        )
+    ).raise_for_status()
+    for path in (
+        "/v1/topics",
+        "/v1/topics?internal=true",
+        "/v1/topic-groups",
+        "/v1/topic-groups/orders-all",
+        "/v1/cluster",
+        "/v1/topics/orders-1",
+        "/v1/topics/orders-member",
+        "/v1/topics/orders-member/route",
+        "/v1/topics/orders-member/history",
+        "/v1/topics/orders-member/files",
+        "/v1/topics/orders-member/groups",
+    ):
+        told = await broker.client.get(path, headers=orders)
+        assert "secret" not in told.text, path
+    listed = (await broker.client.get("/v1/topics?limit=2", headers=orders)).json()
+    assert [each["topic"] for each in listed["topics"]] == ["orders-1", "orders-2"] or listed["next"]
+    cluster = (await broker.client.get("/v1/cluster", headers=orders)).json()
+    assert [(each["url"], each["segments"], each["pending_bytes"]) for each in cluster["brokers"]] == [
+        (broker.url, None, None)
+    ]
+    assert (await broker.client.get("/v1/cluster", headers=everything)).json()["brokers"][0]["segments"] is not None
+
+
+async def test_a_topic_that_one_may_not_see_is_as_one_that_is_not_there(broker: HttpBroker, maker: TokenMaker) -> None:
+    everything, orders = bearer(maker.token(*EVERYTHING)), bearer(maker.token("topic:orders-*:*"))
+    (await broker.client.put("/v1/topics/secret", headers=everything)).raise_for_status()
+    for method, template in NEEDS:
+        if need_of(method, filled(template, "secret")).topic != "secret":
+            continue
+        there = await broker.client.request(method, filled(template, "secret"), headers=orders)
+        missing = await broker.client.request(method, filled(template, "absent"), headers=orders)
+        assert there.status_code == missing.status_code == 403, template
+        assert there.json()["detail"].replace("secret", "absent") == missing.json()["detail"]
+
+
+async def test_what_a_body_names_takes_a_grant_too(broker: HttpBroker, maker: TokenMaker) -> None:
+    """Else a group's dead letters would be written, and a topic be taken into a group, by who may do neither."""
+    orders = bearer(maker.token("topic:orders-*:*"))
+    (await broker.client.put("/v1/topics/orders-1", headers=orders)).raise_for_status()
+    group = "/v1/topics/orders-1/groups/g"
+    refused = await broker.client.put(group, json={"dead_letter": {"topic": "bills"}}, headers=orders)
+    check_problem(refused, 403, "forbidden", "may not publish topic 'bills'")
+    for topic in ("orders-1.dead", "orders-2"):
+        (await broker.client.put(group, json={"dead_letter": {"topic": topic}}, headers=orders)).raise_for_status()
+    members = {"topics": ["orders-3", "bills"]}
+    refused = await broker.client.put("/v1/topic-groups/orders-all", json=members, headers=orders)
+    check_problem(refused, 403, "forbidden", "may not manage topic 'bills'")
+    manager = bearer(maker.token("topic:orders-*:manage"))
+    check_problem(await broker.client.post(f"{group}/redrive", headers=manager), 403, "forbidden", "may not publish")
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_the_fast_path_asks_as_the_other_does(broker: HttpBroker, maker: TokenMaker, is_known: bool) -> None:
+    """Heads that were understood once are known by their bytes: so is the token in them, which may have ended."""
+    right = bearer(maker.token("topic:orders-*:publish,manage"))
+    (await broker.client.put("/v1/topics/orders-1", headers=right)).raise_for_status()
+    messages = "/v1/topics/orders-1/messages"
+    for _ in range(1 + 2 * is_known):
+        assert (await broker.client.post(messages, content=b"x", headers=right)).status_code == 200
+    for name, token in refused_tokens(maker).items():
+        answer = await broker.client.post(messages, content=b"x", headers=bearer(token))
+        check_problem(answer, 401, "unauthenticated"), name
+    check_problem(await broker.client.post(messages, content=b"x"), 401, "unauthenticated")
+    check_problem(
+        await broker.client.post(messages, content=b"x", headers=bearer(maker.token("topic:orders-*:read"))),
+        403,
+        "forbidden",
+    )
+    check_problem(await broker.client.post("/v1/topics/bills/messages", content=b"x", headers=right), 403, "forbidden")
+    offsets = await broker.client.get("/v1/topics/orders-1", headers=right)
+    assert sum(each["end_offset"] for each in offsets.json()["segments"]) == 1 + 2 * is_known
+
+
+async def test_frames_of_a_socket_take_what_requests_take(broker: HttpBroker, maker: TokenMaker) -> None:
+    everything = bearer(maker.token(*EVERYTHING))
+    (await broker.client.put("/v1/topics/orders-1", headers=everything)).raise_for_status()
+    async with socket_client(
+        broker.url, "orders-1", additional_headers=bearer(maker.token("topic:orders-*:read"))
+    ) as socket:
+        await socket.problem("forbidden", "may not publish", publish={"value": "x"})
+        await socket.problem("forbidden", "may not consume", subscribe={"mode": "queue", "group": "g"})
+        await socket.ok(subscribe={"from": "earliest"})
+    async with socket_client(
+        broker.url, "orders-1", additional_headers=bearer(maker.token("topic:orders-*:publish"))
+    ) as socket:
+        await socket.ok(publish={"value": "x"})
+        await socket.problem("forbidden", "may not read", subscribe={"from": "earliest"})
+
+
+async def test_a_static_token_is_as_good(broker: HttpBroker, maker: TokenMaker) -> None:
+    assert [*(await broker.client.get("/v1/topics", headers=bearer(STATIC))).json()["topics"]] == []
+    check_problem(await broker.client.put("/v1/topics/orders-1", headers=bearer(STATIC)), 403, "forbidden", "'old'")
+
+
+async def test_a_subscription_and_a_socket_end_with_their_token(
+    broker: HttpBroker, maker: TokenMaker, tmp_path: Path
+) -> None:
+    """By its time, or because its key is not good any more: within a second, and with a word."""
+    everything = bearer(maker.token(*EVERYTHING))
+    (await broker.client.put("/v1/topics/orders-1", headers=everything)).raise_for_status()
+    now = SystemClock().now_us() / 1e6
+    ending = bearer(maker.token("topic:orders-*:read", exp=now - SKEW_SECONDS + 1))
+    lasting = bearer(maker.token("topic:orders-*:read"))
+
+    async def end_of_stream(headers: dict[str, str]) -> dict[str, Any]:
+        lines = []
+        async with broker.client.stream("GET", STREAM, headers={**headers, "accept": "application/x-ndjson"}) as answer:
+            lines = [json.loads(line) async for line in answer.aiter_lines()]
+        return dict(lines[-1])
+
+    async def end_of_socket(headers: dict[str, str]) -> tuple[str, tuple[int, str] | None]:
+        async with socket_client(broker.url, "orders-1", additional_headers=headers) as socket:
+            await socket.ok(subscribe={"from": "earliest"})
+            await socket.until(lambda: socket.closed is not None)
+            return socket.told[-1]["type"], socket.closed
+
+    async with asyncio.timeout(10):
+        stream, socket = await asyncio.gather(end_of_stream(ending), end_of_socket(ending))
+    assert (stream["end"], stream["problem"]["type"]) == ("refused", "urn:braidmq:unauthenticated")
+    assert "has expired" in stream["problem"]["detail"] and "marker" in stream
+    assert socket == ("urn:braidmq:unauthenticated", (1008, "see the message before"))
+
+    going_on = [asyncio.create_task(end_of_stream(lasting)), asyncio.create_task(end_of_socket(lasting))]
+    while len(broker.broker.access.standings) < 2:
+        await asyncio.sleep(0.01)
+    another = TokenMaker(key_id="k2", now_seconds=maker.now_seconds)
+    (tmp_path / "keys.json").write_bytes(another.key_set)
+    async with asyncio.timeout(10):
+        stream, socket = await asyncio.gather(*going_on)
+    assert stream["end"] == "refused" and "not known here: 'k1'" in stream["problem"]["detail"]
+    assert socket[1] == (1008, "see the message before")
+    check_problem(await broker.client.get("/v1/topics", headers=everything), 401, "unauthenticated")
+    assert (await broker.client.get("/v1/topics", headers=bearer(another.token()))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(None, "No such file or directory"), ("{", "the key set is no JSON"), ('{"keys": 7}', "a key set has")],
+)
+async def test_a_broker_does_not_start_with_a_file_of_no_use(tmp_path: Path, text: str | None, why: str) -> None:
+    path = tmp_path / "keys.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InvalidConfig) as caught:
+        await Access(BrokerSettings(authorizer="tokens", token_keys=path), SystemClock()).open()
+    assert str(caught.value).startswith(f"{path}: {why}")
+
+
+async def test_a_file_that_cannot_be_used_leaves_in_force_what_was_there(
+    broker: HttpBroker, maker: TokenMaker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    everything = bearer(maker.token(*EVERYTHING))
+    (tmp_path / "keys.json").write_text("{")
+    while "credentials_unusable" not in caplog.text:
+        await asyncio.sleep(0.01)
+    assert (await broker.client.get("/v1/topics", headers=everything)).status_code == 200
+    (tmp_path / "static.toml").unlink()
+    while caplog.text.count("credentials_unusable") < 2:
+        await asyncio.sleep(0.01)
+    assert (await broker.client.get("/v1/topics", headers=bearer(STATIC))).status_code == 200
+
+
+async def test_who_waits_gets_nothing_once_the_token_has_ended(broker: HttpBroker, maker: TokenMaker) -> None:
+    everything = bearer(maker.token(*EVERYTHING))
+    (await broker.client.put("/v1/topics/orders-1", headers=everything)).raise_for_status()
+    now = SystemClock().now_us() / 1e6
+    ending = bearer(maker.token("topic:orders-*:read,consume", exp=now - SKEW_SECONDS + 0.7))
+    polls = [
+        asyncio.create_task(broker.client.get("/v1/topics/orders-1/messages?from=latest&wait=2", headers=ending)),
+        asyncio.create_task(
+            broker.client.post("/v1/topics/orders-1/groups/g/claims", json={"wait": 2}, headers=ending)
+        ),
+    ]
+    while not any(task.done() for task in polls):
+        await asyncio.sleep(0.3)
+        if SystemClock().now_us() / 1e6 > now + 1:
+            await broker.client.post("/v1/topics/orders-1/messages", content=b"secret", headers=everything)
+    for answer in await asyncio.gather(*polls):
+        check_problem(answer, 401, "unauthenticated", "has expired")
+        assert "secret" not in answer.text
