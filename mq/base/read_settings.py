@@ -123,12 +123,14 @@ def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
             f"{origins['cors_origin'].name}: every page that somebody here opens could read and delete all topics; "
             "name the origins of the pages that may, or give --authorizer any"
         )
-    sources = ("token_keys", "static_tokens")
+    sources = ("token_keys", "static_tokens", "oidc_issuer")
     if settings.authorizer == "tokens" and not any(getattr(settings, field) for field in sources):
         raise InvalidConfig(
             f"{origins['authorizer'].name}: without keys no token can be checked; give --token-keys, --static-tokens "
-            "or both"
+            "or --oidc-issuer"
         )
+    if settings.oidc_audience is not None and settings.oidc_issuer is None:
+        raise InvalidConfig(f"{origins['oidc_audience'].name}: it is that of --oidc-issuer, which is not given")
     for field in sources:
         if settings.authorizer != "tokens" and getattr(settings, field) is not None:
             raise InvalidConfig(f"{origins[field].name}: it needs --authorizer tokens; else nobody is asked for one")

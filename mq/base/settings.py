@@ -19,6 +19,7 @@ _HOST_NAME = re.compile(r"[^\s,/:\[\]]{1,253}|\[[0-9A-Fa-f:.]+\]")
 _BASE_URL = re.compile(rf"https?://{_HOST_PORT.pattern}(?:/[^\s?#]*)?")
 # As browsers write them: lower case, no path.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?")
+_LOOPBACK_URL = re.compile(r"http://(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|\Z)")
 _LAST_PORT = 65535
 
 
@@ -48,6 +49,13 @@ def _base_url(text: str) -> str:
     match = _BASE_URL.fullmatch(text)
     if match is None or not 0 < int(match[1] or 1) <= _LAST_PORT:
         raise ValueError("an address must have the form http://host:port")
+    return text
+
+
+def _issuer(text: str) -> str:
+    match = _BASE_URL.fullmatch(text)
+    if match is None or not (text.startswith("https://") or re.match(_LOOPBACK_URL, text)):
+        raise ValueError("an issuer must have the form https://host/path; only on this machine it may be http")
     return text
 
 
@@ -121,6 +129,12 @@ class BrokerSettings(BaseModel):
     )
     static_tokens: Path | None = Field(
         None, description="File of the hashes of tokens that are not signed, for --authorizer tokens."
+    )
+    oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = Field(
+        None, description="OpenID issuer whose tokens are accepted, https://host/path, for --authorizer tokens."
+    )
+    oidc_audience: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="Audience that the issuer's tokens have to name; default: the name of the cluster."
     )
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] | None = Field(
         None, description="More names, name,name, by which --authorizer loopback lets this broker be addressed."

@@ -10,7 +10,9 @@ from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
 from mq.base.settings import BrokerSettings
 from mq.security.credentials import Credentials, Known
-from mq.security.key_ring import MOST_BYTES, KeyRing, parse_key_set
+from mq.security.fetching import fetch
+from mq.security.issuer_keys import Fetch, IssuerFailed, IssuerKeys
+from mq.security.key_ring import MOST_BYTES, Key, KeyRing, parse_key_set
 from mq.security.signed_tokens import OWN_ISSUER, Audience
 from mq.security.standing import Standings
 from mq.security.static_tokens import MOST_FILE_BYTES, StaticTokens, parse_static_tokens
@@ -25,17 +27,18 @@ _log = EventLog(__name__)
 class Access:
     """The credentials of one broker. Without `--authorizer tokens` it asks for none."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+    def __init__(self, settings: BrokerSettings, clock: Clock, fetch: Fetch = fetch) -> None:
         self._clock = clock
         self._keys = _File(settings.token_keys, _parse_keys, KeyRing(), MOST_BYTES)
         self._static = _File(settings.static_tokens, parse_static_tokens, StaticTokens(), MOST_FILE_BYTES)
-        self.credentials = (
-            Credentials(clock, Audience(settings.cluster, {})) if settings.authorizer == "tokens" else None
-        )
+        issuer = settings.oidc_issuer
+        self._issuer = None if issuer is None else IssuerKeys(issuer, fetch, clock)
+        self._of_issuer: list[Key] = []
+        self.credentials = _credentials(settings, clock, self._issuer)
         self.standings = Standings(self.credentials, clock)
 
     async def open(self) -> None:
-        """Read everything once. Raises `InvalidConfig` if a file cannot be used."""
+        """Read the files once. Raises `InvalidConfig` if one cannot be used. The issuer is not waited for."""
         if self.credentials is None:
             return
         for file in (self._keys, self._static):
@@ -43,19 +46,49 @@ class Access:
                 await asyncio.to_thread(file.read_again)
             except (OSError, InvalidInput) as error:
                 raise InvalidConfig(f"{file.path}: {getattr(error, 'strerror', None) or error}") from error
-        self.credentials.use(Known(self._keys.content, self._static.content))
+        self._use(self.credentials)
 
     async def watch(self) -> None:
-        """Read again what changes. A file that cannot be used leaves in force what it had before, and is told."""
-        if self.credentials is None:
-            return
+        """Read again what changes. What cannot be used leaves in force what was there before, and is told."""
+        if self.credentials is not None:
+            await asyncio.gather(self._watch_files(self.credentials), self._watch_issuer(self.credentials))
+
+    async def _watch_files(self, credentials: Credentials) -> None:
         while True:
             await self._clock.sleep(RELOAD_SECONDS)
             changed = [await self._has_changed(file) for file in (self._keys, self._static)]
             if any(changed):
-                self.credentials.use(Known(self._keys.content, self._static.content))
-                self.standings.review()
-                _log.info("credentials_read", keys=len(self._keys.content), static_tokens=len(self._static.content))
+                self._use(credentials)
+                _log.info("credentials_read", keys=len(credentials.known.keys), static_tokens=len(self._static.content))
+
+    async def _watch_issuer(self, credentials: Credentials) -> None:
+        issuer = self._issuer
+        if issuer is None:
+            return
+        while True:
+            if issuer.is_due:
+                try:
+                    keys = await issuer.fetch()
+                except IssuerFailed as error:
+                    _log.warning("issuer_failed", issuer=issuer.issuer, error=error)
+                else:
+                    await self._take(credentials, keys)
+            await self._clock.sleep(RELOAD_SECONDS)
+
+    async def _take(self, credentials: Credentials, keys: list[Key]) -> None:
+        """Use the keys that the issuer has now. Those that it has dropped are good no more."""
+        before = [(key.key_id, key.public_key) for key in self._of_issuer]
+        if [(key.key_id, key.public_key) for key in keys] != before:
+            self._of_issuer = keys
+            self._use(credentials)
+            _log.info("issuer_keys_read", keys=len(keys))
+
+    def _use(self, credentials: Credentials) -> None:
+        ring = self._keys.content
+        if self._issuer is not None:
+            ring = ring.with_keys_of(self._issuer.issuer, self._of_issuer)
+        credentials.use(Known(ring, self._static.content))
+        self.standings.review()
 
     async def _has_changed(self, file: "_File[KeyRing] | _File[StaticTokens]") -> bool:
         try:
@@ -63,6 +96,14 @@ class Access:
         except (OSError, InvalidInput) as error:
             _log.error("credentials_unusable", path=str(file.path), error=error)
             return False
+
+
+def _credentials(settings: BrokerSettings, clock: Clock, issuer: IssuerKeys | None) -> Credentials | None:
+    if settings.authorizer != "tokens":
+        return None
+    of_issuers = {} if issuer is None else {issuer.issuer: settings.oidc_audience or settings.cluster}
+    on_unknown_key = None if issuer is None else issuer.ask
+    return Credentials(clock, Audience(settings.cluster, of_issuers), on_unknown_key=on_unknown_key)
 
 
 class _File(Generic[T]):

@@ -14,6 +14,7 @@ from filer.errors import InvalidConfig
 from filer.stores.memory_store import MemoryStore
 from mq.base.settings import BrokerSettings
 from mq.http.dispatcher import hot_methods
+from mq.security import issuer_keys
 from mq.security.access import Access
 from mq.security.grants import ACTIONS
 from mq.security.needs import NEEDS, need_of
@@ -22,6 +23,8 @@ from mq.security.static_tokens import digest_of
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 from tests.support.broker.socket_client import socket_client
+from tests.support.issuer import issuer_running
+from tests.support.process.processes import free_port
 from tests.support.token_maker import TokenMaker
 
 PROBES = ("/livez", "/healthz", "/readyz")
@@ -340,3 +343,48 @@ async def test_who_waits_gets_nothing_once_the_token_has_ended(broker: HttpBroke
     for answer in await asyncio.gather(*polls):
         check_problem(answer, 401, "unauthenticated", "has expired")
         assert "secret" not in answer.text
+
+
+async def test_an_issuers_people_come_in_and_its_keys_are_rotated_under_way(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped issuer stops nobody; a dropped key is good no more once the issuer has said so."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(issuer_keys, "AGAIN_SECONDS", 0.05)
+    async with (
+        issuer_running() as issuer,
+        http_broker(MemoryStore(), authorizer="tokens", oidc_issuer=issuer.url, oidc_audience="queue") as served,
+    ):
+        client, right = served.client, bearer(issuer.maker.token("topic:orders-*:manage,publish,read"))
+        while "issuer_keys_read" not in caplog.text:
+            await asyncio.sleep(0.01)
+        assert (await client.put("/v1/topics/orders-1", headers=right)).status_code == 201
+        forged = TokenMaker.on_p256(issuer=issuer.url, audience="queue", key_id="i1")
+        forged.now_seconds = issuer.maker.now_seconds
+        for token in (forged.token(*EVERYTHING), issuer.maker.token(*EVERYTHING, aud="other")):
+            check_problem(await client.get("/v1/topics", headers=bearer(token)), 401, "unauthenticated")
+        refused = await client.put("/v1/topics/bills", headers=right)
+        check_problem(refused, 403, "forbidden", f"'{issuer.url}#ann' may not manage")
+
+        answers, issuer.answer = issuer.answer, lambda path: None
+        old = issuer.rotate()
+        new = bearer(issuer.maker.token("topic:orders-*:publish"))
+        check_problem(
+            await client.post("/v1/topics/orders-1/messages", content=b"x", headers=new), 401, "unauthenticated"
+        )
+        assert (await client.get("/v1/topics/orders-1", headers=right)).status_code == 200, "its last keys count"
+
+        issuer.answer = answers
+        async with asyncio.timeout(10):
+            while (await client.post("/v1/topics/orders-1/messages", content=b"x", headers=new)).status_code != 200:
+                await asyncio.sleep(0.05)
+        gone = bearer(old.token("topic:orders-*:read"))
+        check_problem(await client.get("/v1/topics/orders-1", headers=gone), 401, "unauthenticated", "'i1'")
+
+
+async def test_an_issuer_that_is_away_keeps_no_broker_from_starting(caplog: pytest.LogCaptureFixture) -> None:
+    issuer = f"http://127.0.0.1:{free_port()}"
+    async with http_broker(MemoryStore(), authorizer="tokens", oidc_issuer=issuer) as served:
+        while "issuer_failed" not in caplog.text:
+            await asyncio.sleep(0.01)
+        assert (await served.client.get("/readyz")).json() == {"ready": True}

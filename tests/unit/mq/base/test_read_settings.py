@@ -25,7 +25,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "advertise": "http://a", "authorizer": "any", "drain_timeout": "1.5", "flush_interval": "0.5", "grace": "2",
         "rollup_age": "2", "zookeeper": "z:2181", "session_timeout": "2", "metrics": "any",
         "cors_origin": "http://p", "refused_timeout": "2",
-        "token_keys": "k.json", "static_tokens": "t.toml",
+        "token_keys": "k.json", "static_tokens": "t.toml", "oidc_issuer": "https://i", "oidc_audience": "a",
         "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
         "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
@@ -39,6 +39,8 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
     others = {
         "token_keys": asking,
         "static_tokens": asking,
+        "oidc_issuer": asking,
+        "oidc_audience": {**asking, "oidc_issuer": "https://i"},
         "session_timeout": clustered,
         "refused_timeout": clustered,
         "zookeeper": {"store": "s"},
@@ -111,6 +113,8 @@ def test_the_directory_is_a_path() -> None:
         ({}, {}, {"grace": "x\ny"}, "grace in b.toml: a duration must be a number of seconds"),
         ({"authorizer": "tokens"}, {}, {}, "--authorizer: without keys no token can be checked; give --token-keys"),
         ({"token_keys": "k"}, {}, {}, "--token-keys: it needs --authorizer tokens"),
+        ({"oidc_audience": "a"}, {}, {}, "--oidc-audience: it is that of --oidc-issuer, which is not given"),
+        ({"oidc_issuer": "http://i"}, {}, {}, "--oidc-issuer: an issuer must have the form https://host/path; only on"),
         (
             {},
             {},
