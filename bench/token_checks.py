@@ -1,0 +1,129 @@
+"""What tokens cost: to let a publish through, and to refuse a request, beside a request for what is not there.
+
+    python -m bench.token_checks
+
+Processor time in one process, without a socket: the best of many short runs, so other work on the machine hardly
+matters. The first table is what the fast path of publishes asks for each message; a publish of one message takes some
+hundred microseconds in all (bench/README.md). The second is a whole answer of the ASGI app: a flood of bad tokens
+should cost a broker no more than a flood of requests for topics that do not exist.
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Message
+
+from filer.clock import Clock, SystemClock
+from filer.stores.memory_store import MemoryStore
+from leader.membership.coordinator import InProcessCoordinator
+from mq.base.errors import Unauthenticated
+from mq.base.read_settings import read_settings
+from mq.broker import Broker
+from mq.http.app import create_asgi
+from mq.http.guard import Guard
+from mq.security.grants import parse_grants
+from mq.security.signing_keys import SigningKeys
+
+RUNS, CALLS, REQUESTS = 40, 2000, 100
+_PATH = "/v1/topics/bench/messages"
+
+
+def best_us(call: Callable[[], object]) -> float:
+    """Processor time of a call, in the best run."""
+    best_seconds = float("inf")
+    for _ in range(RUNS):
+        began_seconds = time.process_time()
+        for _ in range(CALLS):
+            call()
+        best_seconds = min(best_seconds, time.process_time() - began_seconds)
+    return best_seconds / CALLS * 1e6
+
+
+async def answer_us(app: ASGIApp, authorization: bytes) -> tuple[int, float]:
+    """The status of a GET, and its processor time in the best run."""
+    headers = [(b"host", b"localhost"), (b"authorization", authorization)]
+    statuses: list[int] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    best_seconds = float("inf")
+    for _ in range(RUNS):
+        began_seconds = time.process_time()
+        for _ in range(REQUESTS):
+            scope: dict[str, Any] = {
+                "type": "http", "method": "GET", "path": _PATH, "raw_path": _PATH.encode(), "query_string": b"",
+                "headers": headers, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 80), "scheme": "http",
+            }  # fmt: skip
+            await app(scope, receive, send)
+        best_seconds = min(best_seconds, time.process_time() - began_seconds)
+    return statuses[-1], best_seconds / REQUESTS * 1e6
+
+
+async def measure(folder: Path, clock: Clock) -> None:
+    """Print both tables."""
+    keys, others = (SigningKeys(()).rotated(clock, 0) for _ in range(2))
+    grants = parse_grants(["topic:*:*"])
+
+    def token(signing: SigningKeys, **changed: Any) -> bytes:
+        made, _ = signing.sign(
+            "bench", grants, **{"audience": "braidmq", "ttl_seconds": 3600, "clock": clock, **changed}
+        )
+        return b"Bearer " + made.encode()
+
+    (folder / "keys.json").write_text(json.dumps(keys.public()))
+    asking = read_settings({"authorizer": "tokens", "token_keys": str(folder / "keys.json")}, {}, {})
+    broker = Broker(MemoryStore(), clock, InProcessCoordinator(), asking)
+    await broker.access.open()
+    credentials, good = broker.access.credentials, token(keys)
+    assert credentials is not None
+    anybody, asked = Guard(read_settings({"authorizer": "any"}, {}, {}), None), Guard(asking, credentials)
+    without_us = best_us(lambda: anybody.allows_publish("127.0.0.1", _PATH, "bench", None))
+    with_us = best_us(lambda: asked.allows_publish("127.0.0.1", _PATH, "bench", good))
+    print("| to let a publish through | us |\n| --- | ---: |")
+    print(f"| without tokens | {without_us:.2f} |\n| with a token that was seen before | {with_us:.2f} |\n")
+    forged = others.sign("bench", grants, audience="braidmq", ttl_seconds=3600, clock=clock)[0]
+    known_id = SigningKeys(({**others.keys[0], "kid": keys.keys[0]["kid"]},))
+    cases = {
+        "a good token, a topic that is not there": good,
+        "no JSON Web Token": b"Bearer x.y.z",
+        "a key that is not known": b"Bearer " + forged.encode(),
+        "another cluster's": token(keys, audience="other"),
+        "forged: the signature is wrong": token(known_id),
+    }
+    app = create_asgi(broker)
+    print("| answer | status | us |\n| --- | ---: | ---: |")
+    for name, authorization in cases.items():
+        status, us = await answer_us(app, authorization)
+        print(f"| {name} | {status} | {us:.0f} |")
+    _verify_once(credentials.principal, token(known_id))
+
+
+def _verify_once(principal: Callable[[bytes], object], forged: bytes) -> None:
+    """A bench that lets a forged token in measures nothing."""
+    try:
+        principal(forged)
+    except Unauthenticated:
+        return
+    raise SystemExit("bench: a forged token was accepted")
+
+
+def main() -> None:
+    """Measure."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(Path(folder), SystemClock()))
+
+
+if __name__ == "__main__":
+    main()
