@@ -1,6 +1,7 @@
 """The broker: puts together all that accepts, stores and serves messages, starts it and closes it."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -102,7 +103,8 @@ class Broker:
     `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
     calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
     `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
-    new one, and leaves no trace of its end.
+    new one, and leaves no trace of its end. `peer_tls` is for calls to
+    other brokers; without it, the system's CAs count.
     """
 
     def __init__(
@@ -117,11 +119,12 @@ class Broker:
         store_health: StoreHealth | None = None,
         tracer: Tracer = NO_TRACER,
         incarnation: Incarnation | None = None,
+        peer_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
         self.tracer = tracer
-        self.peers = Peers(peers or HttpPeers(), peers or HttpPeers(POLLS_PER_BROKER))
+        self.peers = Peers(peers or HttpPeers(tls=peer_tls), peers or HttpPeers(POLLS_PER_BROKER, tls=peer_tls))
         self.incarnation = incarnation or Incarnation(None, clock, settings.broker)
         self.id = self.incarnation.broker
         self.new_request_id = request_ids.maker(clock)

@@ -7,6 +7,7 @@ from braidmq.command_words import in_command_words
 from braidmq.errors import BraidMQError
 from braidmq.read.store_of_file import store_of_file
 from braidmq.transport.patience import patience
+from braidmq.transport.tls import broker_tls
 from filer.stores.store_address import StoreAddress
 from pipeline.errors import JobFailed
 
@@ -28,7 +29,10 @@ def announce_rollups(url: str, topic: str, timeout_seconds: float | None = None)
     for broker, address in brokers.items():
         try:
             answer = httpx.post(
-                f"{address}/v1/topics/{topic}/upkeep", timeout=timeout_seconds or TIMEOUT_SECONDS, trust_env=False
+                f"{address}/v1/topics/{topic}/upkeep",
+                timeout=timeout_seconds or TIMEOUT_SECONDS,
+                verify=broker_tls(),
+                trust_env=False,
             )
             answer.raise_for_status()
         except httpx.HTTPError as error:

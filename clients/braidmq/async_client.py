@@ -61,6 +61,7 @@ from braidmq.short_tracebacks import short_tracebacks
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.addresses import Addresses, parse_addresses, shown
 from braidmq.transport.retry import Retry
+from braidmq.transport.tls import ClientCert, FileName, broker_tls
 from braidmq.transport.tokens import token_of
 from braidmq.transport.transport import Transport
 from braidmq.transport.waits import Waiting
@@ -98,6 +99,9 @@ class AsyncClient:
     - `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
     - `token`, or what `token_file` has at the moment, goes with every request to brokers; without them, that of the
       variables `BRAIDMQ_TOKEN` or `BRAIDMQ_TOKEN_FILE`. So do `headers`.
+    - `ca` is a file of the certificates by which brokers are trusted, instead of the system's. `client_cert` is shown
+      to brokers that ask who the client is: a file with a certificate and its key, or the files of the two. Without
+      them, the variables `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY` count.
     - `retry` says how long reads and other repeatable calls are retried.
     - `idempotent`: brokers recognise a repeated publish and store it once. So the client repeats a publish for
       `delivery_timeout_seconds` until it knows the outcome. Without `idempotent` it repeats a publish only if the
@@ -117,6 +121,8 @@ class AsyncClient:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         headers: Mapping[str, str] | None = None,
+        ca: FileName | None = None,
+        client_cert: ClientCert | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
         delivery_timeout_seconds: float = DEFAULT_DELIVERY_TIMEOUT_SECONDS,
@@ -138,6 +144,7 @@ class AsyncClient:
             Addresses(parse_addresses(default_url() if url is None else url)),
             headers=headers or {},
             token=token_of(token, token_file, headers or {}, self._clock),
+            tls=broker_tls(ca, client_cert),
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
             retry=retry or Retry(),

@@ -61,6 +61,7 @@ from braidmq.read.segment_pages import SegmentPage
 from braidmq.short_tracebacks import short_tracebacks
 from braidmq.topic_settings import TopicSettings
 from braidmq.transport.retry import Retry
+from braidmq.transport.tls import ClientCert, FileName
 from braidmq.transport.waits import Waiting
 from filer.bulk_load.load_files import LoadFile
 from filer.bulk_load.load_segment import LoadSegment
@@ -82,6 +83,8 @@ class Client:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         headers: Mapping[str, str] | None = None,
+        ca: FileName | None = None,
+        client_cert: ClientCert | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS,
         delivery_timeout_seconds: float = DEFAULT_DELIVERY_TIMEOUT_SECONDS,
@@ -98,6 +101,8 @@ class Client:
             token=token,
             token_file=token_file,
             headers=headers,
+            ca=ca,
+            client_cert=client_cert,
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
             delivery_timeout_seconds=delivery_timeout_seconds,

@@ -9,13 +9,15 @@ from pydantic import ValidationError
 from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
 from filer.plain_messages import plain_message
+from mq.base.exposure import why_exposed
 from mq.base.settings import BrokerSettings
 from mq.base.trace_environment import check_trace_environment
 
 Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
-OTHER_VARIABLES = frozenset({"BRAIDMQ_URL", "BRAIDMQ_CONFIG", "BRAIDMQ_TOKEN", "BRAIDMQ_TOKEN_FILE"})
+_OF_CLIENTS = ("URL", "CA", "CLIENT_CERT", "CLIENT_KEY", "TOKEN", "TOKEN_FILE")
+OTHER_VARIABLES = frozenset({"BRAIDMQ_CONFIG", *(f"BRAIDMQ_{name}" for name in _OF_CLIENTS)})
 
 
 def variable_of(field: str) -> str:
@@ -45,7 +47,7 @@ class ResolvedSettings:
 
 
 def read_settings(
-    flags: Mapping[str, str],
+    flags: Mapping[str, str | bool],
     environment: Mapping[str, str],
     file: Mapping[str, Any],
     *,
@@ -56,7 +58,7 @@ def read_settings(
 
 
 def resolve_settings(
-    flags: Mapping[str, str],
+    flags: Mapping[str, str | bool],
     environment: Mapping[str, str],
     file: Mapping[str, Any],
     *,
@@ -65,8 +67,8 @@ def resolve_settings(
     """A flag overrides a variable, which overrides the file. Keys of `flags` and `file` are field names.
 
     An empty variable counts as not set. Raises `InvalidConfig`, which names the flag, variable or key: for a bad value,
-    for a setting that has no effect without another, for traces that cannot be sent, and for an unknown key or
-    `BRAIDMQ_*` variable, with the nearest known name.
+    for a setting that has no effect without another, for a broker that is open to a network unasked, for traces that
+    cannot be sent, and for an unknown key or `BRAIDMQ_*` variable, with the nearest known name.
     """
     _refuse_unknown(environment, file, file_name)
     named = {field: environment.get(variable_of(field)) for field in BrokerSettings.model_fields}
@@ -79,6 +81,8 @@ def resolve_settings(
     except ValidationError as error:
         raise InvalidConfig(_explain(error, layers.origins)) from error
     _refuse_nonsense(loaded, layers.origins)
+    _refuse_half_tls(loaded, layers.origins)
+    _refuse_exposure(loaded, layers.origins)
     if loaded.tracing != "off":
         check_trace_environment(environment, layers.origins["tracing"].name)
     return ResolvedSettings(loaded, layers.origins)
@@ -138,6 +142,43 @@ def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
         raise InvalidConfig(
             f"{origins['zookeeper'].name}: the brokers of a cluster share a store: "
             "name it by --store, or on a single machine by --data"
+        )
+
+
+def _refuse_half_tls(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
+    """Refuse a part of what TLS needs."""
+    needed = {
+        "tls_cert": (settings.tls_key, "a certificate is of no use without its key: give --tls-key too"),
+        "tls_key": (settings.tls_cert, "a key is of no use without its certificate: give --tls-cert too"),
+        "tls_client_ca": (settings.tls_cert, "only TLS has certificates of clients: give --tls-cert and --tls-key too"),
+        "tls_ca": (
+            settings.tls_cert or settings.zookeeper,
+            "without --zookeeper a broker is on its own and calls no others",
+        ),
+    }
+    for field, (other, why) in needed.items():
+        if field in origins and other is None:
+            raise InvalidConfig(f"{origins[field].name}: {why}")
+    if settings.tls_cert is not None and settings.advertise is not None and settings.advertise.startswith("http:"):
+        raise InvalidConfig(
+            f"{origins['advertise'].name}: with --tls-cert this broker speaks TLS only: give an address that begins "
+            f"with https://, not {settings.advertise!r}"
+        )
+
+
+def _refuse_exposure(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
+    """Refuse a broker that is open to a network, unless somebody says that it is meant so."""
+    has_tls, knows_clients = settings.tls_cert is not None, settings.tls_client_ca is not None
+    why = why_exposed(settings.host, settings.authorizer, has_tls=has_tls, knows_clients=knows_clients)
+    if why is not None and not settings.insecure:
+        raise InvalidConfig(
+            f"{origins['host'].name}: at {settings.host!r} with --authorizer {settings.authorizer} {why}; give "
+            "--insecure if the network is protected by other means, or "
+            + (
+                "demand certificates of clients by --tls-cert, --tls-key and --tls-client-ca"
+                if settings.authorizer == "any"
+                else "speak TLS by --tls-cert and --tls-key"
+            )
         )
 
 

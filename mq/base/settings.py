@@ -119,6 +119,20 @@ class BrokerSettings(BaseModel):
     advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="URL at which clients and the other brokers reach this one."
     )
+    tls_cert: Path | None = Field(
+        None,
+        description="Speak TLS only, with the certificate in this file (PEM, with its chain); read when it changes.",
+    )
+    tls_key: Path | None = Field(None, description="File of the certificate's key, in PEM, without a passphrase.")
+    tls_client_ca: Path | None = Field(
+        None, description="Demand a certificate of every client, signed by a CA in this file (mutual TLS)."
+    )
+    tls_ca: Path | None = Field(
+        None, description="File of the CAs by which other brokers' certificates are checked; else the system's."
+    )
+    insecure: bool = Field(
+        False, description="Listen beyond this machine though nobody is asked who it is, or what is sent can be read."
+    )
     authorizer: Literal["loopback", "any", "tokens"] = Field(
         "loopback",
         description="Which requests are served: those of this machine (loopback), those with a token that allows them "
@@ -276,9 +290,11 @@ def quantity_of(field: str) -> Quantity | None:
 
 
 def setting_text(field: str, value: Any) -> str:
-    """The value of a setting as a flag takes it: sizes and durations with a unit, and nothing for None."""
-    if value is None:
+    """The value of a setting as a flag takes it: sizes and durations with a unit, and nothing for None or false."""
+    if value is None or value is False:
         return ""
+    if value is True:
+        return "true"
     quantity = quantity_of(field)
     if quantity is not None:
         return quantity.text(value)

@@ -43,19 +43,19 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-def local_url(sock: socket.socket) -> str:
+def local_url(sock: socket.socket, scheme: str = "http") -> str:
     """A URL at which this machine reaches the socket."""
     host, port = sock.getsockname()[:2]
     if host in _ANY_ADDRESS:
         host = "127.0.0.1" if sock.family == socket.AF_INET else "::1"
-    return _url(host, port)
+    return _url(scheme, host, port)
 
 
-def advertised_url(sock: socket.socket) -> str:
+def advertised_url(sock: socket.socket, scheme: str = "http") -> str:
     """A URL at which other machines reach the socket, as far as this machine knows."""
     host, port = sock.getsockname()[:2]
-    return _url(socket.gethostname() if host in _ANY_ADDRESS else host, port)
+    return _url(scheme, socket.gethostname() if host in _ANY_ADDRESS else host, port)
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

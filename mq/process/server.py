@@ -5,6 +5,7 @@ import contextlib
 import math
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from mq.broker import Broker
 from mq.http.app import create_served
 from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.limits import connection_limits, open_files, raise_open_files
+from mq.process.connections.tls_handshake import TlsDoor
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.freed_memory import Heap, give_back, glibc_heap
@@ -42,6 +44,7 @@ from mq.process.log_output import LimitedHandler
 from mq.process.memory_pool import choose_memory_pool
 from mq.process.stop_signals import StopSignals
 from mq.process.store_collector import StoreCollector
+from mq.tls.reload import Certificates
 from mq.tracing.open_tracer import open_tracer
 from mq.tracing.tracer import Tracer
 
@@ -69,19 +72,23 @@ class Serving:
 def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: LimitedHandler) -> None:
     """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once. `log` writes the log.
 
-    Raises `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
+    Raises `InvalidConfig` for certificates that cannot be used, `CannotListen`, what opening the store and
+    `Broker.start` raise, and `DrainTimeout`.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     choose_memory_pool()
     heap = glibc_heap()
     keep_pandas_out()
+    # Read before anything else begins: without a certificate that holds there is nothing to listen for.
+    certificates = Certificates(settings, SystemClock())
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, sock, on_ready, log, heap))
+        runner.run(_serve(settings, certificates, sock, on_ready, log, heap))
 
 
 async def _serve(
     settings: BrokerSettings,
+    certificates: Certificates,
     sock: socket.socket,
     on_ready: Callable[[Serving], None],
     log: LimitedHandler,
@@ -89,14 +96,17 @@ async def _serve(
 ) -> None:
     stop = StopSignals()
     clock = SystemClock()
-    aside = [asyncio.create_task(log.tell_in_time(), name="what the log leaves out")]
+    aside = [
+        asyncio.create_task(log.tell_in_time(), name="what the log leaves out"),
+        asyncio.create_task(certificates.watch(), name="certificates"),
+    ]
     if heap is not None:
         aside.append(asyncio.create_task(give_back(heap, clock), name="freed memory"))
     tracer = open_tracer(settings, os.environ)
     try:
-        broker = await _broker(settings, clock, tracer, stop)
+        broker = await _broker(settings, clock, tracer, stop, certificates.peers)
         if broker is not None:
-            await _run(broker, sock, stop, on_ready)
+            await _run(broker, sock, stop, on_ready, certificates.server)
     finally:
         for task in aside:
             task.cancel()
@@ -104,18 +114,28 @@ async def _serve(
         await tracer.close()
 
 
-async def _run(broker: Broker, sock: socket.socket, stop: StopSignals, on_ready: Callable[[Serving], None]) -> None:
-    settings = broker.settings
-    serving = Serving(local_url(sock), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings)
+async def _run(
+    broker: Broker,
+    sock: socket.socket,
+    stop: StopSignals,
+    on_ready: Callable[[Serving], None],
+    tls: ssl.SSLContext | None,
+) -> None:
+    settings, scheme = broker.settings, "http" if tls is None else "https"
+    serving = Serving(
+        local_url(sock, scheme), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings
+    )
     try:
-        start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock)))
+        start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock, scheme)))
         if await _finished_before_stop(start, stop):
-            await serve_until_stop(broker, sock, stop, lambda: on_ready(serving))
+            await serve_until_stop(broker, sock, stop, lambda: on_ready(serving), tls)
     finally:
         await broker.close()
 
 
-async def _broker(settings: BrokerSettings, clock: Clock, tracer: Tracer, stop: StopSignals) -> Broker | None:
+async def _broker(
+    settings: BrokerSettings, clock: Clock, tracer: Tracer, stop: StopSignals, peer_tls: ssl.SSLContext | None
+) -> Broker | None:
     """The broker that is to be started; None if the process is asked to stop before the store has answered."""
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
     address = StoreAddress(settings.store_url, settings.s3_endpoint, settings.s3_region, settings.s3_addressing)
@@ -144,6 +164,7 @@ async def _broker(settings: BrokerSettings, clock: Clock, tracer: Tracer, stop: 
         store_health=health,
         tracer=tracer,
         incarnation=finding.result(),
+        peer_tls=peer_tls,
     )
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
     # Here and not in the broker: several brokers may live in one process.
@@ -170,11 +191,18 @@ def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
 
 
 async def serve_until_stop(
-    broker: Broker, sock: socket.socket, stop: StopSignals, on_started: Callable[[], None]
+    broker: Broker,
+    sock: socket.socket,
+    stop: StopSignals,
+    on_started: Callable[[], None],
+    tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve a started broker until it is asked to stop, then drain it. Raises `DrainTimeout`."""
+    """Serve a started broker until it is asked to stop, then drain it. With `tls`, only that. Raises `DrainTimeout`."""
     watch = connection_watch(broker)
-    server = _Server(_uvicorn_config(broker, watch), on_started)
+    app, fast = create_served(broker)
+    protocol = served_protocol(watch, fast)
+    door = None if tls is None else TlsDoor(tls, watch, protocol)
+    server = _Server(_uvicorn_config(app, protocol if door is None else door), on_started, door)
     spare_what_is_loaded()
     collect_less_often()
     aside = [
@@ -229,9 +257,9 @@ async def _finished_before_stop(task: asyncio.Task[Any], stop: StopSignals, *, c
 class _Server(uvicorn.Server):
     """Uvicorn without its own signal handling. It calls `on_started` when it takes requests."""
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], door: TlsDoor | None) -> None:
         super().__init__(config)
-        self._on_started = on_started
+        self._on_started, self._door = on_started, door
 
     def unanswered(self) -> list[str]:
         """Method and path of requests that have no answer yet, or whose client has not read it."""
@@ -255,6 +283,13 @@ class _Server(uvicorn.Server):
             raise CannotListen(f"cannot listen any more: {error.strerror}") from error
         self._on_started()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and wait for the answers to those that there are."""
+        if self._door is not None:
+            # Uvicorn does not know of them, and would wait for them.
+            self._door.close()
+        await super().shutdown(sockets)
+
 
 def connection_watch(broker: Broker) -> ConnectionWatch:
     """What looks after the connections of a broker that has opened what it needs, and no connection yet."""
@@ -264,11 +299,10 @@ def connection_watch(broker: Broker) -> ConnectionWatch:
     return ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id, broker.turns.connected)
 
 
-def _uvicorn_config(broker: Broker, watch: ConnectionWatch) -> uvicorn.Config:
-    app, fast = create_served(broker)
+def _uvicorn_config(app: Any, protocol: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=served_protocol(watch, fast),
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -8,11 +8,27 @@ import httpx
 from braidmq.errors import BraidMQError, ConnectionBroken, NoConnection, OutcomeUnknown
 
 MAX_CONNECTIONS = 1000
+# What a server says of the certificate of a client. With TLS 1.3 it says so when the client has begun to send; before
+# it is content, it looks at nothing that was sent.
+_OF_CLIENTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it demands a certificate of the client",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "it demands something else, perhaps a certificate of the client",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the CA of the client's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not take the client's certificate",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it does not take the client's certificate: it is for another purpose",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client's certificate has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "the client's certificate is revoked",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not take the client's certificate",
+}
+_WRONG_NAME = frozenset({62, 64})  # of a host, of an address
 
 
-def connection_error(failure: httpx.HTTPError, url: httpx.URL, *, publishing: bool) -> BraidMQError:
+def connection_error(failure: httpx.HTTPError | ssl.SSLError, url: httpx.URL, *, publishing: bool) -> BraidMQError:
     """Return the error for an exchange that failed without an answer."""
     address = f"{url.scheme}://{url.netloc.decode()}"
+    refused = _innermost(failure)
+    if isinstance(refused, ssl.SSLError) and refused.reason in _OF_CLIENTS:
+        return NoConnection(f"no connection to {address}: {_tls_cause(refused)}")
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
         innermost = _innermost(failure)
         if isinstance(innermost, ssl.SSLError):
@@ -50,10 +66,14 @@ def _cause(failure: BaseException) -> str:
 def _tls_cause(failure: ssl.SSLError) -> str:
     """Why TLS failed. Its errors are of the class of the operating system's, but their numbers are not its own."""
     if isinstance(failure, ssl.SSLCertVerificationError):
+        if failure.verify_code in _WRONG_NAME:
+            return f"its certificate is not for this address ({failure.verify_message.rstrip('.')})"
         return (
-            f"its certificate is not trusted ({failure.verify_message}); SSL_CERT_FILE names a file of certificates to "
-            "trust"
+            f"its certificate is not trusted ({failure.verify_message}); ca, --ca or BRAIDMQ_CA names a file of "
+            "certificates to trust"
         )
+    if failure.reason in _OF_CLIENTS:
+        return f"{_OF_CLIENTS[failure.reason]}; client_cert, --client-cert or BRAIDMQ_CLIENT_CERT names it"
     if failure.reason == "WRONG_VERSION_NUMBER":
         return "what answers there does not speak TLS: try http://"
     return f"TLS failed ({failure.reason or failure.strerror or failure})"

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,6 +91,7 @@ class Transport:
         *,
         headers: Mapping[str, str],
         token: Token,
+        tls: ssl.SSLContext | None = None,
         timeout_seconds: float,
         connect_timeout_seconds: float,
         retry: Retry,
@@ -105,19 +107,22 @@ class Transport:
         self._http_transport = http_transport
         self._reached = self._closed = False
         self._exchanges: set[Exchange] = set()
-        self._broker = self._http_client(_checked_headers(headers))
+        self._broker = self._http_client(_checked_headers(headers), tls or tls_context())
 
     @cached_property
     def _store(self) -> httpx.AsyncClient:
-        """For presigned addresses: without the broker's headers, which may hold secrets that the store must not get."""
-        return self._http_client({})
+        """For presigned addresses: without the broker's headers, which may hold secrets that the store must not get.
 
-    def _http_client(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
+        Nor does it trust a store that only the brokers' CA knows, or show the store who the client is.
+        """
+        return self._http_client({}, tls_context())
+
+    def _http_client(self, headers: Mapping[str, str], tls: ssl.SSLContext) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             headers=dict(headers),
             limits=_LIMITS,
             transport=self._http_transport,
-            verify=tls_context(),
+            verify=tls,
         )
 
     async def aclose(self) -> None:
@@ -225,7 +230,7 @@ class Transport:
         self._exchanges.add(exchange)
         try:
             response = await exchange.response()
-        except httpx.HTTPError as failure:
+        except (httpx.HTTPError, ssl.SSLError) as failure:  # httpx lets through what TLS says after the handshake
             raise connection_error(failure, request.url, publishing=call.publishing) from failure
         finally:
             self._exchanges.discard(exchange)

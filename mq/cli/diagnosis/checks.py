@@ -16,7 +16,7 @@ import httpx
 from braidmq import AsyncClient, Cluster
 from braidmq.command_words import in_command_words
 from braidmq.transport.addresses import shown
-from braidmq.transport.tls import tls_context
+from braidmq.transport.tls import broker_tls
 from filer import keys
 from filer.clock import Clock
 from filer.errors import BraidError
@@ -194,7 +194,7 @@ def _broker(url: str, cluster: Cluster, seconds: float) -> _Outcome:
 async def _readiness(client: AsyncClient) -> _Outcome:
     """What the broker itself says about its store."""
     try:
-        async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=tls_context(), trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=broker_tls(), trust_env=False) as http:
             answer = await http.get(f"{client.url}/readyz")
             if answer.status_code not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
                 return "failed", f"{shown(client.url)}/readyz is answered {answer.status_code} {answer.reason_phrase}"

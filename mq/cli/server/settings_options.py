@@ -14,7 +14,7 @@ from mq.base.read_settings import ResolvedSettings, flag_of, resolve_settings, v
 from mq.base.settings import BrokerSettings, quantity_of, setting_text
 from mq.cli.failures import CommandFailed
 
-_METAVARS: dict[type, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_METAVARS: dict[type, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
 
 
 def with_settings_options(function: Any, own: Sequence[inspect.Parameter] = ()) -> Any:
@@ -27,7 +27,7 @@ def with_settings_options(function: Any, own: Sequence[inspect.Parameter] = ()) 
 
 
 def settings_of(
-    flags: Mapping[str, str | None], environment: Mapping[str, str], config: Path | None
+    flags: Mapping[str, str | bool | None], environment: Mapping[str, str], config: Path | None
 ) -> ResolvedSettings:
     """The settings of a command line. A flag of None is not given.
 
@@ -54,7 +54,9 @@ def _option(field: str, info: FieldInfo) -> inspect.Parameter:
         metavar=_metavar(field, info),
         help=f"{info.description} {_escaped(f'[env var: {variable_of(field)}]')}{_default(field, info)}",
     )
-    annotation = Annotated[str | None, option]
+    # A setting that is on or off has a flag without a value.
+    kind: Any = bool | None if info.annotation is bool else str | None
+    annotation: Any = Annotated[kind, option]
     return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

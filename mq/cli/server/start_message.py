@@ -4,6 +4,7 @@ import shlex
 from urllib.parse import unquote, urlsplit
 
 from filer import keys
+from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
 from mq.process.server import Serving
 
@@ -13,25 +14,35 @@ _TOPIC = "demo"
 def start_message(serving: Serving) -> str:
     """The message. Its first line ends in the address of the broker."""
     messages = f"{serving.url}/v1/topics/{_TOPIC}/messages"
+    curl = _curl(serving.settings)
     lines = [
         f"BraidMQ {VERSION} listening on {serving.url}",
         f"Storing in {_path(serving.store)}",
         *_warnings(serving),
         "",
         "Create a topic:",
-        f"  curl -X PUT {serving.url}/v1/topics/{_TOPIC} -d '{{}}'",
+        f"  {curl} -X PUT {serving.url}/v1/topics/{_TOPIC} -d '{{}}'",
         "Publish:",
-        f"  curl '{messages}?key=tree' --json '\"an apple falls\"'",
+        f"  {curl} '{messages}?key=tree' --json '\"an apple falls\"'",
         "Read:",
-        f"  curl {messages}",
+        f"  {curl} {messages}",
         "Watch messages arrive:",
-        f"  curl -N {serving.url}/v1/topics/{_TOPIC}/subscribe",
+        f"  {curl} -N {serving.url}/v1/topics/{_TOPIC}/subscribe",
         "Query the files:",
         f"  duckdb -c {_query(serving)}",
         f"More at {serving.url}/docs",
         "",
     ]
     return "\n".join(lines)
+
+
+def _curl(settings: BrokerSettings) -> str:
+    """How curl is called: it has to trust the broker, and may have to show a certificate."""
+    ca = (
+        "" if settings.tls_cert is None or settings.tls_ca is None else f" --cacert {shlex.quote(str(settings.tls_ca))}"
+    )
+    who = "" if settings.tls_client_ca is None else " --cert CERTIFICATE --key KEY"
+    return f"curl{ca}{who}"
 
 
 def _warnings(serving: Serving) -> list[str]:

@@ -6,5 +6,5 @@ uvicorn's, with these decisions carried out. `limits` derives them from the sett
 `socket_reader` stands before it: it reads large bodies past the parser to where they are used. `half_heads` and
 `unwanted` have connections read on in turn whose bytes would otherwise keep the broker from everybody else's.
 `fast_protocol` serves publishes of one message itself. `web_socket` is what a connection may become; `small_frames`
-finds most of its messages.
+finds most of its messages. With TLS a connection begins in `tls_handshake`, and goes on above `tls_transport`.
 """

@@ -38,6 +38,7 @@ from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.connections.web_socket import SOCKETS, WebSocket
 from mq.process.connections.whole_answers import WholeAnswers
+from mq.tls.peer_certificate import PeerCertificate, offer_certificate, peer_certificate
 
 _INTERNAL = PREFIX.encode("ascii")
 _MOST_DIGITS = 18
@@ -119,6 +120,8 @@ class LimitedProtocol(HttpToolsProtocol):
         # The request that is being answered. `cycle` is the newest one, which may have to wait for it.
         self._served: RequestResponseCycle | None = None
         self._ended = False
+        # Who the client is by TLS, if it had to show that.
+        self.client_certificate: PeerCertificate | None = None
         # What the connection has become, or is to become if the endpoint agrees.
         self._socket: WebSocket | None = None
 
@@ -232,6 +235,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._watch.on_connect()
         self.flow = _Flow(transport, partial(self._connections.read_on, self))
         self._answers = WholeAnswers(transport)
+        self.client_certificate = peer_certificate(transport.get_extra_info("peercert"))
         transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))
 
@@ -437,6 +441,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
+        if self.client_certificate is not None:
+            offer_certificate(cast("Scope", self.scope), self.client_certificate)
         self._in_head = self._in_message = True
         self._head_bytes = self._body_bytes = self._chunks = self._framing_bytes = 0
 

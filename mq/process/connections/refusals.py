@@ -89,11 +89,19 @@ NOT_A_URL = _refusal(
     "?key=%C5%91 is the key 'ő', and curl encodes it in --url-query 'key=ő'",
 )
 NOT_HTTP = _refusal("not-http", "invalid-request", "The request cannot be parsed", 400, "this is not valid HTTP/1.1")
+NOT_TLS = _refusal(
+    "tls",
+    "invalid-request",
+    "The request cannot be parsed",
+    400,
+    "this port speaks TLS, and the request came without: its address begins with https://",
+)
 # Nothing is told to these: an answer is under way already, or there was no request.
 TOO_FAR_AHEAD = Refusal("ahead")
 ANSWER_LATE = Refusal("answer-late")
 GAVE_WAY = Refusal("gave-way")
 IDLE = Refusal("idle")
+TLS_FAILED = Refusal("tls")
 
 COUNTED = (
     NO_ROOM,
@@ -109,5 +117,6 @@ COUNTED = (
     TOO_FAR_AHEAD,
     ANSWER_LATE,
     GAVE_WAY,
+    TLS_FAILED,
 )
 """All but `IDLE`, which is how connections usually end."""

@@ -38,7 +38,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 CASES = [
     pytest.param(
         "tls",
-        "its certificate is not trusted (self-signed certificate); SSL_CERT_FILE names a file of certificates to trust",
+        "its certificate is not trusted (self-signed certificate); ca, --ca or BRAIDMQ_CA names a file of "
+        "certificates to trust",
         id="a certificate of its own",
     ),
     pytest.param("plain", "what answers there does not speak TLS: try http://", id="no TLS"),

@@ -11,6 +11,7 @@ It sees no BRAIDMQ_* variable of the caller's environment; `env` adds to it.
 import os
 import queue
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -45,6 +46,7 @@ class BrokerProcess:
     `python -m` (a test may put one of its own around `mq.cli.main`). It is forked from a process that has imported
     everything. With `forked=False` it is an interpreter of its own: `python`, in the folder `folder`. `start` with
     `wait=False` does not wait until it is ready: read `returncode` and `log` after `wait`.
+    With `--tls-cert` it is asked whether it is ready by `tls`.
     """
 
     def __init__(
@@ -59,12 +61,13 @@ class BrokerProcess:
         forked: bool = True,
         python: str = sys.executable,
         folder: Path | None = None,
+        tls: ssl.SSLContext | bool = True,
     ) -> None:
         storage = ["--data", str(data)] if data is not None else []
         storage += ["--store", store] if store is not None else []
         self.module, self.arguments, self.forked = module, ["serve", *storage, "--port", str(port), *args], forked
         self.env, self.python, self.folder = broker_environment(env or {}), python, folder
-        self.url = ""
+        self.url, self.tls = "", tls
         self._process: subprocess.Popen[str] | ForkedProcess | None = None
         self._printed: deque[str] = deque(maxlen=_LOG_LINES)
         self._logged: deque[str] = deque(maxlen=_LOG_LINES)
@@ -175,7 +178,7 @@ class BrokerProcess:
                 self.url = self.url or addresses.get(timeout=0.02)
             except queue.Empty:
                 continue
-            if _is_ready(self.url):
+            if _is_ready(self.url, self.tls):
                 return
             time.sleep(0.01)
         if self.running:
@@ -207,8 +210,8 @@ def broker_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return env | {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **extra}
 
 
-def _is_ready(url: str) -> bool:
+def _is_ready(url: str, tls: ssl.SSLContext | bool) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+        return httpx.get(f"{url}/readyz", timeout=5, verify=tls).status_code == 200
     except httpx.TransportError:
         return False

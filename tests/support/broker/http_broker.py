@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,10 @@ from mq.broker import Broker
 from mq.http.app import create_served
 from mq.peers.transport import PeerTransport
 from mq.process.connections.fast_protocol import served_protocol
+from mq.process.connections.tls_handshake import TlsDoor
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.server import connection_watch
+from mq.tls.reload import Certificates
 from mq.tracing.tracer import NO_TRACER, Tracer
 
 TIMEOUT_SECONDS = 30
@@ -68,17 +71,20 @@ async def http_broker(
     tracer: Tracer = NO_TRACER,
     incarnation: Incarnation | None = None,
     is_fast: bool = True,
+    client_tls: ssl.SSLContext | bool = True,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
 
     A store that takes payloads itself also takes uploads, unless `payloads` says otherwise. Without `is_fast`, the ASGI
-    app serves every publish.
+    app serves every publish. With the settings of TLS it speaks that, and its client goes by `client_tls`.
     """
+    clock = clock or SystemClock()
+    certificates = Certificates(BrokerSettings(**settings), clock)
     payloads = payloads or (store if isinstance(store, StreamingStore) else None)
     broker = Broker(
         store,
-        clock or SystemClock(),
+        clock,
         coordinator or InProcessCoordinator(),
         BrokerSettings(**settings),
         payloads=payloads,
@@ -86,35 +92,42 @@ async def http_broker(
         store_health=store_health,
         tracer=tracer,
         incarnation=incarnation,
+        peer_tls=certificates.peers,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        url = f"http://127.0.0.1:{port}"
+        url = f"{'http' if certificates.server is None else 'https'}://127.0.0.1:{port}"
         await broker.start(url)
         watch = connection_watch(broker)
-        watching = asyncio.create_task(watch.run())
-        server = _Server(_config(broker, watch, is_fast))
+        watching = [asyncio.create_task(each) for each in (watch.run(), certificates.watch())]
+        server = _Server(_config(broker, watch, is_fast, certificates.server))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await _started(server, serving)
-            async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+            async with httpx.AsyncClient(
+                base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=client_tls
+            ) as client:
                 yield HttpBroker(broker, url, port, client)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(broker.drain(), STOP_SECONDS)
             server.stop()
             await serving
-            watching.cancel()
+            for task in watching:
+                task.cancel()
             await broker.close()
 
 
-def _config(broker: Broker, watch: ConnectionWatch, is_fast: bool) -> uvicorn.Config:
+def _config(broker: Broker, watch: ConnectionWatch, is_fast: bool, tls: ssl.SSLContext | None) -> uvicorn.Config:
     app, fast = create_served(broker)
+    protocol: Any = served_protocol(watch, fast if is_fast else None)
+    if tls is not None:
+        protocol = TlsDoor(tls, watch, protocol)
     return uvicorn.Config(
         app,
-        http=served_protocol(watch, fast if is_fast else None),
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,

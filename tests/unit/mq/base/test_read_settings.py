@@ -33,10 +33,10 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "log_level": "debug",
         "log_format": "json",
         "access_log": "on",
+        "insecure": "True",
     }.get(field, "10000000")  # fmt: skip
-    clustered = {"zookeeper": "z", "store": "s"}
-    asking = {"authorizer": "tokens"}
-    others = {
+    clustered, tls, asking = {"zookeeper": "z", "store": "s"}, {"tls_cert": "c", "tls_key": "k"}, {"authorizer": "tokens"}
+    needed: dict[str, dict[str, str]] = {
         "token_keys": asking,
         "static_tokens": asking,
         "oidc_issuer": asking,
@@ -44,7 +44,12 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "session_timeout": clustered,
         "refused_timeout": clustered,
         "zookeeper": {"store": "s"},
-    }.get(field, {})
+        "tls_cert": tls,
+        "tls_key": tls,
+        "tls_client_ca": tls,
+        "tls_ca": clustered,
+    }
+    others = {name: value for name, value in needed.get(field, {}).items() if name != field}
     by_flag = read_settings({**others, field: given}, {}, {})
     assert str(getattr(by_flag, field)) == given.removesuffix(".0") or float(getattr(by_flag, field)) == float(given)
     assert read_settings(others, {variable_of(field): given}, {}) == by_flag
@@ -127,6 +132,29 @@ def test_the_directory_is_a_path() -> None:
         ({"cors_origin": "https://a,*"}, {}, {}, "--cors-origin: origins must have the form"),
         ({}, {}, {"cors_origin": "*"}, "cors_origin in b.toml: every page that somebody here opens could"),
         ({"drain_timeout": "0"}, {}, {}, "--drain-timeout: it must be more than 0"),
+        ({"tls_cert": "c"}, {}, {}, "--tls-cert: a certificate is of no use without its key: give --tls-key too"),
+        ({}, {"BRAIDMQ_TLS_KEY": "k"}, {}, "BRAIDMQ_TLS_KEY: a key is of no use without its certificate"),
+        ({}, {}, {"tls_client_ca": "a"}, "tls_client_ca in b.toml: only TLS has certificates of clients: give --tls-c"),
+        ({"tls_ca": "a"}, {}, {}, "--tls-ca: without --zookeeper a broker is on its own and calls no others"),
+        (
+            {"tls_cert": "c", "tls_key": "k", "advertise": "http://h:1"},
+            {},
+            {},
+            "--advertise: with --tls-cert this broker speaks TLS only: give an address that begins with https://, not",
+        ),
+        (
+            {"host": "0.0.0.0"},
+            {"BRAIDMQ_AUTHORIZER": "any"},
+            {},
+            "--host: at '0.0.0.0' with --authorizer any everybody who can connect may do everything; give --insecure",
+        ),
+        (
+            {"authorizer": "any", "tls_cert": "c", "tls_key": "k"},
+            {"BRAIDMQ_HOST": "::"},
+            {},
+            "BRAIDMQ_HOST: at '::' with --authorizer any everybody who can connect may do everything; give --insecure",
+        ),
+        ({}, {"BRAIDMQ_INSECURE": "x"}, {}, "BRAIDMQ_INSECURE: it must be true or false, not 'x'"),
         ({}, {"BRAIDMQ_PROT": "1"}, {}, "unknown environment variable 'BRAIDMQ_PROT': did you mean 'BRAIDMQ_PORT'?"),
         ({}, {}, {"drain-timeout": 1}, "b.toml: unknown setting 'drain-timeout': did you mean 'drain_timeout'?"),
         ({}, {}, {"serve": {"port": 1}}, "b.toml: unknown setting 'serve'"),
@@ -147,8 +175,27 @@ def test_a_long_wrong_value_is_cut() -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [
+        ({"host": "0.0.0.0"}, {}),
+        ({"authorizer": "any"}, {}),
+        ({"host": "0.0.0.0", "authorizer": "any", "insecure": True}, {}),
+        ({"host": "0.0.0.0", "authorizer": "any"}, {"BRAIDMQ_INSECURE": "true"}),
+        ({"host": "0.0.0.0", "authorizer": "any", "tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}, {}),
+    ],
+    ids=["serves this machine only", "listens to it only", "a flag", "a variable", "knows its clients"],
+)
+def test_a_broker_may_be_open_to_a_network_if_that_is_meant(
+    flags: dict[str, str | bool], environment: dict[str, str]
+) -> None:
+    assert read_settings(flags, environment, {})
+
+
 def test_variables_of_other_commands_are_let_pass() -> None:
-    assert read_settings({}, {"BRAIDMQ_URL": "http://x", "BRAIDMQ_CONFIG": "x"}, {}) == BrokerSettings()
+    of_clients = {"BRAIDMQ_CA": "x", "BRAIDMQ_CLIENT_CERT": "x", "BRAIDMQ_CLIENT_KEY": "x"}
+    environment = {"BRAIDMQ_URL": "http://x", "BRAIDMQ_CONFIG": "x", **of_clients}
+    assert read_settings({}, environment, {}) == BrokerSettings()
 
 
 def test_names() -> None:

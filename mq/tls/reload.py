@@ -1,0 +1,86 @@
+"""Reads certificates and keys again when their files change, without a restart."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from filer.clock import Clock
+from filer.errors import BraidError
+from filer.event_log import EventLog
+from mq.base.settings import BrokerSettings
+from mq.tls.contexts import Contexts, read_contexts, tls_files
+from mq.tls.newest_context import NewestContext
+
+LOOK_SECONDS = 0.5
+Look: TypeAlias = tuple[tuple[int, ...] | None, ...]
+
+_log = EventLog(__name__)
+
+
+def look_at(files: Sequence[Path]) -> Look:
+    """What tells whether a file is another one, or has changed; None for one that is not there.
+
+    Links are followed: Kubernetes swaps the link to a folder that has all files.
+    """
+    return tuple(_look_at(each) for each in files)
+
+
+def _look_at(file: Path) -> tuple[int, ...] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+class RestingFiles:
+    """Tells once of each change, when nothing has changed from one look to the next.
+
+    A certificate and its key are two files: between them nothing fits.
+    """
+
+    def __init__(self, first: Look) -> None:
+        self._taken = self._before = first
+
+    def are_new(self, look: Look) -> bool:
+        """Whether the files have changed since they were taken, and rest. Then they count as taken."""
+        rests, self._before = look == self._before, look
+        if look == self._taken or not rests:
+            return False
+        self._taken = look
+        return True
+
+
+class Certificates:
+    """The TLS contexts of a broker, from its files as they are. Raises `InvalidConfig` if they cannot be used."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        self._settings, self._clock, self._files = settings, clock, tls_files(settings)
+        # Before they are read: what changes meanwhile is seen at the next look.
+        self._resting = RestingFiles(look_at(self._files))
+        read = read_contexts(settings)
+        self.server = None if read.server is None else NewestContext.of(read.server, server_side=True)
+        self.peers = None if read.peers is None else NewestContext.of(read.peers, server_side=False)
+
+    async def watch(self) -> None:
+        """Look at the files until cancelled."""
+        while self._files:
+            await self._clock.sleep(LOOK_SECONDS)
+            # In a thread: the files may lie on a network.
+            if self._resting.are_new(await asyncio.to_thread(look_at, self._files)):
+                await self._read_again()
+
+    async def _read_again(self) -> None:
+        """Use what the files have now, all of it or nothing."""
+        read: Callable[[BrokerSettings], Contexts] = read_contexts
+        try:
+            found = await asyncio.to_thread(read, self._settings)
+        except BraidError as error:
+            _log.warning("tls_not_reloaded", error=error)
+            return
+        if self.server is not None and found.server is not None:
+            self.server.use(found.server)
+        if self.peers is not None and found.peers is not None:
+            self.peers.use(found.peers)
+        _log.info("tls_reloaded", expires=found.expires)

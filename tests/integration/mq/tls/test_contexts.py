@@ -1,0 +1,83 @@
+"""What is wrong with certificates and keys is said in one line, before a broker serves."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from filer.errors import InvalidConfig
+from mq.base.settings import BrokerSettings
+from mq.tls.contexts import read_contexts
+from tests.support.net.authority import CLIENT, DAY, Authority, Identity
+
+
+def refusal(**named: Path | None) -> str:
+    with pytest.raises(InvalidConfig) as caught:
+        read_contexts(BrokerSettings(**named))
+    return str(caught.value)
+
+
+def unusable(authority: Authority, tmp_path: Path) -> dict[str, tuple[Identity, str]]:
+    good = authority.sign("good")
+    text = tmp_path / "text"
+    text.write_text("no")
+    damaged = tmp_path / "damaged.pem"
+    damaged.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    missing = tmp_path / "missing.pem"
+    return {
+        "no certificate": (Identity(missing, good.key), f"'{missing}' (--tls-cert) cannot be read: No such file or "),
+        "no key": (Identity(good.cert, missing), f"'{missing}' (--tls-key) cannot be read: No such file or directory"),
+        "a folder": (Identity(tmp_path, good.key), f"'{tmp_path}' (--tls-cert) cannot be read: Is a directory"),
+        "text": (Identity(text, good.key), f"'{text}' (--tls-cert) has no certificate in PEM form"),
+        "no PEM key": (Identity(good.cert, text), f"'{text}' (--tls-key) has no private key in PEM form"),
+        "damaged": (Identity(damaged, good.key), f"the certificate '{damaged}' (--tls-cert) with the key "),
+        "exchanged": (Identity(good.key, good.cert), f"'{good.key}' (--tls-cert) has no certificate in PEM form"),
+        "another key": (
+            Identity(good.cert, authority.sign("other").key),
+            "does not belong to the first certificate in ",
+        ),
+        "encrypted": (authority.sign("secret", passphrase=b"secret"), "(--tls-key) is encrypted, and nobody is there"),
+        "expired": (
+            authority.sign("old", since=-2 * DAY, until=-timedelta(seconds=1)),
+            "(--tls-cert) cannot be used: certificate has expired",
+        ),
+        "not yet": (
+            authority.sign("new", since=timedelta(hours=1)),
+            "(--tls-cert) cannot be used: certificate is not yet valid",
+        ),
+        "for clients": (
+            authority.sign("client", purposes=(CLIENT,)),
+            "(--tls-cert) cannot be used: unsuitable certificate purpose",
+        ),
+    }
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+    for name, (identity, part) in unusable(Authority(tmp_path), tmp_path).items():
+        told = refusal(tls_cert=identity.cert, tls_key=identity.key)
+        assert part in told and "\n" not in told, name
+
+
+def test_a_ca_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    identity = Authority(tmp_path).sign("good")
+    missing, text = tmp_path / "missing", tmp_path / "text"
+    text.write_text("no")
+    asked: Callable[..., str] = lambda **named: refusal(tls_cert=identity.cert, tls_key=identity.key, **named)
+    assert asked(tls_client_ca=missing) == f"'{missing}' (--tls-client-ca) cannot be read: No such file or directory"
+    assert asked(tls_ca=text) == f"'{text}' (--tls-ca) has no certificate in PEM form (-----BEGIN …)"
+    assert refusal(tls_ca=missing) == f"'{missing}' (--tls-ca) cannot be read: No such file or directory"
+
+
+def test_what_can_be_used_makes_what_is_asked_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    identity = authority.sign("good")
+    nothing = read_contexts(BrokerSettings())
+    assert (nothing.server, nothing.peers) == (None, None)
+    calls_only = read_contexts(BrokerSettings(tls_ca=authority.ca))
+    assert calls_only.server is None and calls_only.peers is not None and calls_only.peers.check_hostname
+    # A key and its certificate may stand in one file, as they do for other servers.
+    both = tmp_path / "both.pem"
+    both.write_bytes(identity.cert.read_bytes() + identity.key.read_bytes())
+    found = read_contexts(BrokerSettings(tls_cert=both, tls_key=both))
+    assert found.server is not None and found.expires is not None and found.expires.endswith("GMT")
