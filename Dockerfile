@@ -1,4 +1,4 @@
-# A broker in a container: docker build --tag braidmq . && docker run --publish 8080:8080 braidmq --authorizer any
+# A broker in a container: docker build --tag braidmq . && docker run --publish 8080:8080 braidmq --authorizer any --insecure
 # Settings are options after the image's name, or BRAIDMQ_* variables (docs/cli.md).
 FROM python:3.11-slim
 
