@@ -1,6 +1,5 @@
 """What is wrong with certificates and keys is said in one line, before a broker serves."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,9 +62,10 @@ def test_a_ca_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     identity = Authority(tmp_path).sign("good")
     missing, text = tmp_path / "missing", tmp_path / "text"
     text.write_text("no")
-    asked: Callable[..., str] = lambda **named: refusal(tls_cert=identity.cert, tls_key=identity.key, **named)
-    assert asked(tls_client_ca=missing) == f"'{missing}' (--tls-client-ca) cannot be read: No such file or directory"
-    assert asked(tls_ca=text) == f"'{text}' (--tls-ca) has no certificate in PEM form (-----BEGIN …)"
+    own = {"tls_cert": identity.cert, "tls_key": identity.key}
+    told = refusal(**own, tls_client_ca=missing)
+    assert told == f"'{missing}' (--tls-client-ca) cannot be read: No such file or directory"
+    assert refusal(**own, tls_ca=text) == f"'{text}' (--tls-ca) has no certificate in PEM form (-----BEGIN …)"
     assert refusal(tls_ca=missing) == f"'{missing}' (--tls-ca) cannot be read: No such file or directory"
 
 

@@ -1,7 +1,6 @@
 """`mq serve` with TLS: what keeps it from starting, commands that ask it, and new certificates under load."""
 
 import asyncio
-import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +33,7 @@ class Volume:
         (version / "tls.crt").write_bytes(identity.cert.read_bytes())
         (version / "tls.key").write_bytes(identity.key.read_bytes())
         (self.folder / "..new").symlink_to(version.name)
-        os.replace(self.folder / "..new", self.folder / "..data")
+        (self.folder / "..new").replace(self.folder / "..data")
 
     @property
     def arguments(self) -> list[str]:
