@@ -154,6 +154,12 @@ def test_the_directory_is_a_path() -> None:
             {},
             "BRAIDMQ_HOST: at '::' with --authorizer any everybody who can connect may do everything; give --insecure",
         ),
+        (
+            {"host": "10.0.0.1", "authorizer": "tokens", "token_keys": "k"},
+            {},
+            {},
+            "--host: at '10.0.0.1' with --authorizer tokens everybody on the way can read what is sent, and use it",
+        ),
         ({}, {"BRAIDMQ_INSECURE": "x"}, {}, "BRAIDMQ_INSECURE: it must be true or false, not 'x'"),
         ({}, {"BRAIDMQ_PROT": "1"}, {}, "unknown environment variable 'BRAIDMQ_PROT': did you mean 'BRAIDMQ_PORT'?"),
         ({}, {}, {"drain-timeout": 1}, "b.toml: unknown setting 'drain-timeout': did you mean 'drain_timeout'?"),
@@ -182,9 +188,17 @@ def test_a_long_wrong_value_is_cut() -> None:
         ({"authorizer": "any"}, {}),
         ({"host": "0.0.0.0", "authorizer": "any", "insecure": True}, {}),
         ({"host": "0.0.0.0", "authorizer": "any"}, {"BRAIDMQ_INSECURE": "true"}),
+        ({"host": "0.0.0.0", "authorizer": "tokens", "token_keys": "k", "tls_cert": "c", "tls_key": "k"}, {}),
         ({"host": "0.0.0.0", "authorizer": "any", "tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}, {}),
     ],
-    ids=["serves this machine only", "listens to it only", "a flag", "a variable", "knows its clients"],
+    ids=[
+        "serves this machine only",
+        "listens to it only",
+        "a flag",
+        "a variable",
+        "tokens that nobody reads",
+        "knows its clients",
+    ],
 )
 def test_a_broker_may_be_open_to_a_network_if_that_is_meant(
     flags: dict[str, str | bool], environment: dict[str, str]
