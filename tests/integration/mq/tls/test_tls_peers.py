@@ -78,7 +78,8 @@ async def test_an_impostor_is_not_called(
     context.load_cert_chain(*authorities[shown].sign("impostor", *names))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        received.append(await reader.read(1))
+        with contextlib.closing(writer):
+            received.append(await reader.read(1))
 
     peers = HttpPeers(tls=read_contexts(BrokerSettings(tls_ca=authorities["ca"].ca)).peers)
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
@@ -94,8 +95,10 @@ async def test_no_redirect_is_followed() -> None:
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n")
+        with contextlib.closing(writer):
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n")
+            await writer.drain()
 
     peers = HttpPeers()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
