@@ -35,7 +35,11 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "access_log": "on",
         "insecure": "True",
     }.get(field, "10000000")  # fmt: skip
-    clustered, tls, asking = {"zookeeper": "z", "store": "s"}, {"tls_cert": "c", "tls_key": "k"}, {"authorizer": "tokens"}
+    clustered, tls, asking = (
+        {"zookeeper": "z", "store": "s"},
+        {"tls_cert": "c", "tls_key": "k"},
+        {"authorizer": "tokens"},
+    )
     needed: dict[str, dict[str, str]] = {
         "token_keys": asking,
         "static_tokens": asking,
