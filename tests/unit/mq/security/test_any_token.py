@@ -1,4 +1,4 @@
-"""Whatever a client sends as its credential: it is a principal, or refused in one way. Nothing else ever comes of it."""
+"""Whatever a client sends as its credential: it is a principal, or refused in one way. Nothing else comes of it."""
 
 import json
 from typing import Any
