@@ -61,7 +61,7 @@ from mq.peers.peers import Peers
 from mq.peers.refusal_teller import RefusalTeller
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
-from mq.security.access import Access
+from mq.security.access import access_of
 from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
@@ -128,7 +128,7 @@ class Broker:
         self.incarnation = incarnation or Incarnation(None, clock, settings.broker)
         self.id = self.incarnation.broker
         self.new_request_id = request_ids.maker(clock)
-        self.access = Access(settings, clock)
+        self.access = access_of(settings, clock)
         self.last_heard = LastHeard(clock)
         self.sights = BrokerSights(self.peers, self.last_heard)
         self._refusing = RefusingBrokers(settings.refused_timeout)

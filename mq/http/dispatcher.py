@@ -22,7 +22,7 @@ from mq.http.principals import PRINCIPAL
 from mq.http.reply import Reply, serve
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
-from mq.security.access import RELOAD_SECONDS
+from mq.security.standing import REVIEW_SECONDS
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
@@ -142,7 +142,7 @@ class _Rechecking:
     async def __call__(self, message: Message) -> None:
         if self._is_refused:
             return
-        is_late = self._now_seconds() - self._began_seconds > RELOAD_SECONDS
+        is_late = self._now_seconds() - self._began_seconds > REVIEW_SECONDS
         if message["type"] == "http.response.start" and is_late:
             refusal = self._admit(self._scope, self._scope["method"], self._scope["path"])
             if refusal is not None:

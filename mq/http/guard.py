@@ -3,15 +3,19 @@
 import ipaddress
 from collections.abc import Container
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from mq.base.errors import Forbidden, Unauthenticated
 from mq.base.internal_topics import why_not_changed
 from mq.base.settings import BrokerSettings
 from mq.http.web_pages import SAFE_METHODS, Headers, this_machine, why_foreign, why_forwarded
-from mq.security.credentials import HOW, Credentials, authorization_of
+from mq.security.authorization import HOW, authorization_of
 from mq.security.grants import Action
 from mq.security.needs import need_of
 from mq.security.principal import TRUSTED, Principal
+
+if TYPE_CHECKING:
+    from mq.security.credentials import Credentials
 
 
 class _Everything(Container[str]):
@@ -26,7 +30,7 @@ class Guard:
     everybody whose requests a proxy at that address passes on. So more than the address is looked at then.
     """
 
-    def __init__(self, settings: BrokerSettings, credentials: Credentials | None) -> None:
+    def __init__(self, settings: BrokerSettings, credentials: "Credentials | None") -> None:
         self._credentials = credentials
         self._origins: Container[str] = _Everything() if settings.cors_origin == "*" else settings.cors_origins
         self._trusts_addresses = settings.authorizer == "loopback"

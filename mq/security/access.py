@@ -1,132 +1,18 @@
-"""The credentials that a broker accepts, as its settings say, kept up to date while it runs."""
+"""What a broker asks of those who send requests, as its settings say.
 
-import asyncio
-from collections.abc import Callable
-from pathlib import Path
-from typing import Generic, TypeVar
+Where it asks for no tokens, nothing that checks them is imported: that would take 16 MiB, and a tenth of a second of
+each start.
+"""
 
 from filer.clock import Clock
-from filer.errors import InvalidConfig, InvalidInput
-from filer.event_log import EventLog
 from mq.base.settings import BrokerSettings
-from mq.security.credentials import Credentials, Known
-from mq.security.fetching import fetch
-from mq.security.issuer_keys import Fetch, IssuerFailed, IssuerKeys
-from mq.security.key_ring import MOST_BYTES, Key, KeyRing, parse_key_set
-from mq.security.signed_tokens import OWN_ISSUER, Audience
-from mq.security.standing import Standings
-from mq.security.static_tokens import MOST_FILE_BYTES, StaticTokens, parse_static_tokens
-
-RELOAD_SECONDS = 0.5
-"""So often files are looked at: who changes one waits for less than a second."""
-T = TypeVar("T")
-
-_log = EventLog(__name__)
+from mq.security.open_access import OpenAccess
 
 
-class Access:
-    """The credentials of one broker. Without `--authorizer tokens` it asks for none."""
-
-    def __init__(self, settings: BrokerSettings, clock: Clock, fetch: Fetch = fetch) -> None:
-        self._clock = clock
-        self._keys = _File(settings.token_keys, _parse_keys, KeyRing(), MOST_BYTES)
-        self._static = _File(settings.static_tokens, parse_static_tokens, StaticTokens(), MOST_FILE_BYTES)
-        issuer = settings.oidc_issuer
-        self._issuer = None if issuer is None else IssuerKeys(issuer, fetch, clock)
-        self._of_issuer: list[Key] = []
-        self.credentials = _credentials(settings, clock, self._issuer)
-        self.standings = Standings(self.credentials, clock)
-
-    async def open(self) -> None:
-        """Read the files once. Raises `InvalidConfig` if one cannot be used. The issuer is not waited for."""
-        if self.credentials is None:
-            return
-        for file in (self._keys, self._static):
-            try:
-                await asyncio.to_thread(file.read_again)
-            except (OSError, InvalidInput) as error:
-                raise InvalidConfig(f"{file.path}: {getattr(error, 'strerror', None) or error}") from error
-        self._use(self.credentials)
-
-    async def watch(self) -> None:
-        """Read again what changes. What cannot be used leaves in force what was there before, and is told."""
-        if self.credentials is not None:
-            await asyncio.gather(self._watch_files(self.credentials), self._watch_issuer(self.credentials))
-
-    async def _watch_files(self, credentials: Credentials) -> None:
-        while True:
-            await self._clock.sleep(RELOAD_SECONDS)
-            changed = [await self._has_changed(file) for file in (self._keys, self._static)]
-            if any(changed):
-                self._use(credentials)
-                _log.info("credentials_read", keys=len(credentials.known.keys), static_tokens=len(self._static.content))
-
-    async def _watch_issuer(self, credentials: Credentials) -> None:
-        issuer = self._issuer
-        if issuer is None:
-            return
-        while True:
-            if issuer.is_due:
-                try:
-                    keys = await issuer.fetch()
-                except IssuerFailed as error:
-                    _log.warning("issuer_failed", issuer=issuer.issuer, error=error)
-                else:
-                    await self._take(credentials, keys)
-            await self._clock.sleep(RELOAD_SECONDS)
-
-    async def _take(self, credentials: Credentials, keys: list[Key]) -> None:
-        """Use the keys that the issuer has now. Those that it has dropped are good no more."""
-        before = [(key.key_id, key.public_key) for key in self._of_issuer]
-        if [(key.key_id, key.public_key) for key in keys] != before:
-            self._of_issuer = keys
-            self._use(credentials)
-            _log.info("issuer_keys_read", keys=len(keys))
-
-    def _use(self, credentials: Credentials) -> None:
-        ring = self._keys.content
-        if self._issuer is not None:
-            ring = ring.with_keys_of(self._issuer.issuer, self._of_issuer)
-        credentials.use(Known(ring, self._static.content))
-        self.standings.review()
-
-    async def _has_changed(self, file: "_File[KeyRing] | _File[StaticTokens]") -> bool:
-        try:
-            return await asyncio.to_thread(file.read_again)
-        except (OSError, InvalidInput) as error:
-            _log.error("credentials_unusable", path=str(file.path), error=error)
-            return False
-
-
-def _credentials(settings: BrokerSettings, clock: Clock, issuer: IssuerKeys | None) -> Credentials | None:
+def access_of(settings: BrokerSettings, clock: Clock) -> OpenAccess:
+    """The access that the settings ask for."""
     if settings.authorizer != "tokens":
-        return None
-    of_issuers = {} if issuer is None else {issuer.issuer: settings.oidc_audience or settings.cluster}
-    on_unknown_key = None if issuer is None else issuer.ask
-    return Credentials(clock, Audience(settings.cluster, of_issuers), on_unknown_key=on_unknown_key)
+        return OpenAccess(None, clock)
+    from mq.security.token_access import TokenAccess
 
-
-class _File(Generic[T]):
-    """What is in a file. It counts as changed when its size, its times or the file behind its name differ."""
-
-    def __init__(self, path: Path | None, parse: Callable[[bytes], T], empty: T, most_bytes: int) -> None:
-        self.path, self.content = path, empty
-        self._parse, self._most_bytes = parse, most_bytes
-        self._seen: tuple[int, ...] | None = None
-
-    def read_again(self) -> bool:
-        """Read the file if it has changed, and say so. Raises `OSError` and `InvalidInput`, once for each change."""
-        if self.path is None:
-            return False
-        status = self.path.stat()
-        now = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if now == self._seen:
-            return False
-        self._seen = now
-        with self.path.open("rb") as file:
-            self.content = self._parse(file.read(self._most_bytes + 1))
-        return True
-
-
-def _parse_keys(text: bytes) -> KeyRing:
-    return KeyRing(parse_key_set(text, OWN_ISSUER, strict=True))
+    return TokenAccess(settings, clock)

@@ -1,12 +1,13 @@
 """Makes a principal of what a request carries, and remembers it: a token is verified once, not with each request."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from filer.clock import Clock
 from mq.base.errors import Unauthenticated
 from mq.security import signed_tokens
+from mq.security.authorization import HOW
 from mq.security.key_ring import KeyRing
 from mq.security.principal import Principal
 from mq.security.signed_tokens import Audience, UnknownKey
@@ -14,9 +15,7 @@ from mq.security.static_tokens import StaticTokens
 
 MOST_REMEMBERED = 2048
 """So many tokens are remembered: 16 MiB, whatever clients send. Only tokens that are good are."""
-AUTHORIZATION = b"authorization"
 _BEARER = b"bearer "
-HOW = "send it in the header 'Authorization: Bearer TOKEN'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,3 @@ class Credentials:
             if self._on_unknown_key is not None:
                 self._on_unknown_key()
             raise
-
-
-def authorization_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The value of the header `Authorization`; None without one. Raises `Unauthenticated` if there are several."""
-    found = [value for name, value in headers if name == AUTHORIZATION]
-    if len(found) > 1:
-        raise Unauthenticated("there are several headers Authorization: send one")
-    return found[0] if found else None

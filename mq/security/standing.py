@@ -3,14 +3,18 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from filer.clock import Clock
 from filer.errors import BraidError
 from mq.base.errors import Forbidden, Unauthenticated
-from mq.security.credentials import Credentials
 from mq.security.needs import Need
 
+if TYPE_CHECKING:
+    from mq.security.credentials import Credentials
+
+REVIEW_SECONDS = 0.5
+"""So often files are looked at: who changes one waits for less than a second."""
 LONGEST_TIMER_SECONDS = 3600.0
 """So late at most a credential is looked at again: clocks are set, and an event loop counts no suspended time."""
 Over: TypeAlias = asyncio.Future[BraidError]
@@ -25,7 +29,7 @@ def is_over(over: Over | None) -> BraidError | None:
 class Standing:
     """One permission that lasts. `over` is done when it is over."""
 
-    def __init__(self, credentials: Credentials, clock: Clock, authorization: bytes, need: Need) -> None:
+    def __init__(self, credentials: "Credentials", clock: Clock, authorization: bytes, need: Need) -> None:
         self._credentials, self._clock, self._authorization = credentials, clock, authorization
         self._needs = {need}
         self.over: Over = asyncio.get_running_loop().create_future()
@@ -63,7 +67,7 @@ class Standing:
 class Standings:
     """All permissions of a broker that last."""
 
-    def __init__(self, credentials: Credentials | None, clock: Clock) -> None:
+    def __init__(self, credentials: "Credentials | None", clock: Clock) -> None:
         self._credentials, self._clock = credentials, clock
         self._open: set[Standing] = set()
 

@@ -30,7 +30,7 @@ from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
-from mq.security.credentials import authorization_of
+from mq.security.authorization import authorization_of
 from mq.security.needs import need_of
 from mq.security.standing import Over, is_over
 from mq.topic.topic_view import TopicView

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from filer import request_ids
 from mq.http.endpoints.publish import HEADER_PREFIX, PublishRequest, refuse_forms
 from mq.http.formats import PUBLISH_FORMATS
-from mq.security.credentials import AUTHORIZATION
+from mq.security.authorization import AUTHORIZATION
 
 _TARGET = re.compile(rb"(/v1/topics/([A-Za-z0-9._-]{1,200})/messages)(?:\?([^#]*))?\Z")
 _REQUEST_ID = request_ids.HEADER.encode()

@@ -20,7 +20,7 @@ from mq.http.routers import new_router
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
-from mq.security.credentials import authorization_of
+from mq.security.authorization import authorization_of
 from mq.security.needs import need_of
 
 _ASKS = (

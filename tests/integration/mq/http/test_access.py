@@ -15,7 +15,7 @@ from filer.stores.memory_store import MemoryStore
 from mq.base.settings import BrokerSettings
 from mq.http.dispatcher import hot_methods
 from mq.security import issuer_keys
-from mq.security.access import Access
+from mq.security.access import access_of
 from mq.security.grants import ACTIONS
 from mq.security.needs import NEEDS, need_of
 from mq.security.signed_tokens import SKEW_SECONDS
@@ -307,7 +307,7 @@ async def test_a_broker_does_not_start_with_a_file_of_no_use(tmp_path: Path, tex
     if text is not None:
         path.write_text(text)
     with pytest.raises(InvalidConfig) as caught:
-        await Access(BrokerSettings(authorizer="tokens", token_keys=path), SystemClock()).open()
+        await access_of(BrokerSettings(authorizer="tokens", token_keys=path), SystemClock()).open()
     assert str(caught.value).startswith(f"{path}: {why}")
 
 

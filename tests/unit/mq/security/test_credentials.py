@@ -1,7 +1,8 @@
 import pytest
 
 from mq.base.errors import Unauthenticated
-from mq.security.credentials import MOST_REMEMBERED, Credentials, Known, authorization_of
+from mq.security.authorization import authorization_of
+from mq.security.credentials import MOST_REMEMBERED, Credentials, Known
 from mq.security.signed_tokens import SKEW_SECONDS, Audience
 from mq.security.static_tokens import digest_of, parse_static_tokens
 from tests.support.instant_clock import InstantClock

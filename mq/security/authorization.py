@@ -1,0 +1,16 @@
+"""The header with which a request says whose it is."""
+
+from collections.abc import Iterable
+
+from mq.base.errors import Unauthenticated
+
+AUTHORIZATION = b"authorization"
+HOW = "send it in the header 'Authorization: Bearer TOKEN'"
+
+
+def authorization_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The value of the header `Authorization`; None without one. Raises `Unauthenticated` if there are several."""
+    found = [value for name, value in headers if name == AUTHORIZATION]
+    if len(found) > 1:
+        raise Unauthenticated("there are several headers Authorization: send one")
+    return found[0] if found else None

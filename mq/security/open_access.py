@@ -1,0 +1,23 @@
+"""The access of a broker that asks nobody for a token."""
+
+from typing import TYPE_CHECKING
+
+from filer.clock import Clock
+from mq.security.standing import Standings
+
+if TYPE_CHECKING:
+    from mq.security.credentials import Credentials
+
+
+class OpenAccess:
+    """A broker without `credentials` asks for none. `standings` are the permissions that last."""
+
+    def __init__(self, credentials: "Credentials | None", clock: Clock) -> None:
+        self.credentials = credentials
+        self.standings = Standings(credentials, clock)
+
+    async def open(self) -> None:
+        """Read what is needed to serve the first request. Raises `InvalidConfig`."""
+
+    async def watch(self) -> None:
+        """Follow what changes, for as long as the broker runs."""

@@ -1,0 +1,128 @@
+"""The tokens that a broker accepts, as its settings say, kept up to date while it runs."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from filer.clock import Clock
+from filer.errors import InvalidConfig, InvalidInput
+from filer.event_log import EventLog
+from mq.base.settings import BrokerSettings
+from mq.security.credentials import Credentials, Known
+from mq.security.fetching import fetch
+from mq.security.issuer_keys import Fetch, IssuerFailed, IssuerKeys
+from mq.security.key_ring import MOST_BYTES, Key, KeyRing, parse_key_set
+from mq.security.open_access import OpenAccess
+from mq.security.signed_tokens import OWN_ISSUER, Audience
+from mq.security.standing import REVIEW_SECONDS
+from mq.security.static_tokens import MOST_FILE_BYTES, StaticTokens, parse_static_tokens
+
+T = TypeVar("T")
+
+_log = EventLog(__name__)
+
+
+class TokenAccess(OpenAccess):
+    """What `--authorizer tokens` accepts."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, fetch: Fetch = fetch) -> None:
+        self._clock = clock
+        self._keys = _File(settings.token_keys, _parse_keys, KeyRing(), MOST_BYTES)
+        self._static = _File(settings.static_tokens, parse_static_tokens, StaticTokens(), MOST_FILE_BYTES)
+        issuer = settings.oidc_issuer
+        self._issuer = None if issuer is None else IssuerKeys(issuer, fetch, clock)
+        self._of_issuer: list[Key] = []
+        self._known = Known()
+        self._checked = _credentials(settings, clock, self._issuer)
+        super().__init__(self._checked, clock)
+
+    async def open(self) -> None:
+        """Read the files once. Raises `InvalidConfig` if one cannot be used. The issuer is not waited for."""
+        for file in (self._keys, self._static):
+            try:
+                await asyncio.to_thread(file.read_again)
+            except (OSError, InvalidInput) as error:
+                raise InvalidConfig(f"{file.path}: {getattr(error, 'strerror', None) or error}") from error
+        self._use()
+
+    async def watch(self) -> None:
+        """Read again what changes. What cannot be used leaves in force what was there before, and is told."""
+        await asyncio.gather(self._watch_files(), self._watch_issuer())
+
+    async def _watch_files(self) -> None:
+        while True:
+            await self._clock.sleep(REVIEW_SECONDS)
+            changed = [await self._has_changed(file) for file in (self._keys, self._static)]
+            if any(changed):
+                self._use()
+                _log.info("credentials_read", keys=len(self._known.keys), static_tokens=len(self._static.content))
+
+    async def _watch_issuer(self) -> None:
+        issuer = self._issuer
+        if issuer is None:
+            return
+        while True:
+            if issuer.is_due:
+                try:
+                    keys = await issuer.fetch()
+                except IssuerFailed as error:
+                    _log.warning("issuer_failed", issuer=issuer.issuer, error=error)
+                else:
+                    self._take(keys)
+            await self._clock.sleep(REVIEW_SECONDS)
+
+    def _take(self, keys: list[Key]) -> None:
+        """Use the keys that the issuer has now. Those that it has dropped are good no more."""
+        before = [(key.key_id, key.public_key) for key in self._of_issuer]
+        if [(key.key_id, key.public_key) for key in keys] != before:
+            self._of_issuer = keys
+            self._use()
+            _log.info("issuer_keys_read", keys=len(keys))
+
+    def _use(self) -> None:
+        ring = self._keys.content
+        if self._issuer is not None:
+            ring = ring.with_keys_of(self._issuer.issuer, self._of_issuer)
+        self._known = Known(ring, self._static.content)
+        self._checked.use(self._known)
+        self.standings.review()
+
+    async def _has_changed(self, file: "_File[KeyRing] | _File[StaticTokens]") -> bool:
+        try:
+            return await asyncio.to_thread(file.read_again)
+        except (OSError, InvalidInput) as error:
+            _log.error("credentials_unusable", path=str(file.path), error=error)
+            return False
+
+
+def _credentials(settings: BrokerSettings, clock: Clock, issuer: IssuerKeys | None) -> Credentials:
+    of_issuers = {} if issuer is None else {issuer.issuer: settings.oidc_audience or settings.cluster}
+    on_unknown_key = None if issuer is None else issuer.ask
+    return Credentials(clock, Audience(settings.cluster, of_issuers), on_unknown_key=on_unknown_key)
+
+
+class _File(Generic[T]):
+    """What is in a file. It counts as changed when its size, its times or the file behind its name differ."""
+
+    def __init__(self, path: Path | None, parse: Callable[[bytes], T], empty: T, most_bytes: int) -> None:
+        self.path, self.content = path, empty
+        self._parse, self._most_bytes = parse, most_bytes
+        self._seen: tuple[int, ...] | None = None
+
+    def read_again(self) -> bool:
+        """Read the file if it has changed, and say so. Raises `OSError` and `InvalidInput`, once for each change."""
+        if self.path is None:
+            return False
+        status = self.path.stat()
+        now = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if now == self._seen:
+            return False
+        self._seen = now
+        with self.path.open("rb") as file:
+            self.content = self._parse(file.read(self._most_bytes + 1))
+        return True
+
+
+def _parse_keys(text: bytes) -> KeyRing:
+    return KeyRing(parse_key_set(text, OWN_ISSUER, strict=True))
