@@ -37,12 +37,13 @@ def start_message(serving: Serving) -> str:
 
 
 def _curl(settings: BrokerSettings) -> str:
-    """How curl is called: it has to trust the broker, and may have to show a certificate."""
+    """How curl is called: it has to trust the broker, and may have to show a certificate or a token."""
     ca = (
         "" if settings.tls_cert is None or settings.tls_ca is None else f" --cacert {shlex.quote(str(settings.tls_ca))}"
     )
     who = "" if settings.tls_client_ca is None else " --cert CERTIFICATE --key KEY"
-    return f"curl{ca}{who}"
+    token = ' -H "Authorization: Bearer TOKEN"' if settings.authorizer == "tokens" else ""
+    return f"curl{ca}{who}{token}"
 
 
 def _warnings(serving: Serving) -> list[str]:

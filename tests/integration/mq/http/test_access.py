@@ -210,6 +210,13 @@ async def test_what_a_body_names_takes_a_grant_too(broker: HttpBroker, maker: To
     members = {"topics": ["orders-3", "bills"]}
     refused = await broker.client.put("/v1/topic-groups/orders-all", json=members, headers=orders)
     check_problem(refused, 403, "forbidden", "may not manage topic 'bills'")
+    members = {"topics": ["orders-3", "bills"]}
+    everything = bearer(maker.token(*EVERYTHING))
+    (await broker.client.put("/v1/topic-groups/orders-all", json=members, headers=everything)).raise_for_status()
+    for method, body in (("PUT", {"retention": {"seconds": 3600}}), ("DELETE", None)):
+        refused = await broker.client.request(method, "/v1/topic-groups/orders-all", json=body, headers=orders)
+        problem = check_problem(refused, 403, "forbidden", "may not manage every topic of topic group 'orders-all'")
+        assert "bills" not in problem["detail"]
     manager = bearer(maker.token("topic:orders-*:manage"))
     check_problem(await broker.client.post(f"{group}/redrive", headers=manager), 403, "forbidden", "may not publish")
 

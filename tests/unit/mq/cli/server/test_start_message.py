@@ -1,4 +1,5 @@
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,13 @@ def test_an_object_store_is_named_as_duckdb_takes_it() -> None:
         Serving("http://127.0.0.1:8080", "s3://bucket/prefix", BrokerSettings(store="s3://bucket/prefix"))
     )
     assert "Storing in s3://bucket/prefix\n" in text and "'s3://bucket/prefix/topics/demo/segments/" in text
+
+
+def test_commands_have_a_place_for_the_token_that_the_broker_asks_for() -> None:
+    asking = BrokerSettings(authorizer="tokens", token_keys=Path("keys.json"))
+    text = start_message(Serving("http://127.0.0.1:1", "file:///x", asking))
+    curls = [shlex.split(line) for line in text.splitlines() if line.startswith("  curl")]
+    assert len(curls) == 4 and all(each[1:3] == ["-H", "Authorization: Bearer TOKEN"] for each in curls)
 
 
 def test_it_warns_where_nobody_outside_is_served() -> None:
