@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from filer.clock import Clock
-from filer.errors import BraidError, InvalidInput
+from filer.errors import BraidError
 from mq.security.key_ring import Key, parse_key_set
 
 REFRESH_SECONDS = 300.0
@@ -54,12 +54,13 @@ class IssuerKeys:
         try:
             found = await self._discovered()
             return parse_key_set(await self._fetch(found), self.issuer, strict=False)
-        except InvalidInput as error:
-            self._is_asked = True
-            raise IssuerFailed(f"{self.issuer}: {error}") from error
-        except BaseException:
+        except IssuerFailed:
             self._is_asked = True
             raise
+        except Exception as error:
+            # Whatever an issuer says, and whatever a library makes of it: the broker goes on, and asks it again.
+            self._is_asked = True
+            raise IssuerFailed(f"{self.issuer}: {str(error) or type(error).__name__}") from error
 
     async def _discovered(self) -> str:
         """Where its keys are."""

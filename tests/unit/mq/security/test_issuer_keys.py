@@ -55,6 +55,14 @@ async def test_what_an_issuer_may_not_say(document: bytes, why: str) -> None:
     assert why in str(caught.value)
 
 
+async def test_what_nobody_foresaw_is_a_failure_of_the_issuer_too() -> None:
+    async def fetch(url: str) -> bytes:
+        raise RuntimeError
+
+    with pytest.raises(IssuerFailed, match="RuntimeError"):
+        await IssuerKeys(ISSUER, fetch, InstantClock()).fetch()
+
+
 async def test_unknown_keys_have_it_asked_again_and_a_flood_of_them_not_more_often() -> None:
     clock = InstantClock()
     keys = IssuerKeys(ISSUER, answers().fetch, clock)
