@@ -7,6 +7,7 @@ say who calls, as those of older brokers do not, and nobody hears that it lives.
 
 import mmap
 import os
+import ssl
 import struct
 import sys
 from collections.abc import Mapping
@@ -58,8 +59,8 @@ class SteppedClock(SystemClock):
 class SometimesNamelessPeers(HttpPeers):
     """Leaves out who calls while the file says so."""
 
-    def __init__(self, *limits: int) -> None:
-        super().__init__(*limits)
+    def __init__(self, *limits: int, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(*limits, tls=tls)
         self._steered = Steered()
 
     async def send(
