@@ -13,6 +13,10 @@ _RULES = tuple(
             r"create it with mq group create \1 \2",
         ),
         (r'or pass "force": true', "or pass --force"),
+        (
+            r"send it in the header 'Authorization: Bearer TOKEN'",
+            "name its file by mq --token-file or BRAIDMQ_TOKEN_FILE, or put it into BRAIDMQ_TOKEN",
+        ),
         (r"\. Join it with POST /v1/topics/\S+/members", ""),
         (r"Claim messages with POST /v1/topics/(\S+)/groups/(\S+)/claims", r"Work on them with mq work \1 --group \2"),
         (r"create it with PUT /v1/topics/(\S+)", r"create it with mq topic create \1"),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -45,7 +44,7 @@ from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
-from mq.http.principals import principal_of
+from mq.http.principals import told
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
@@ -149,7 +148,7 @@ def create_app(broker: Broker) -> FastAPI:
         cluster_router,
     )
     add_routes(app, (*(router(broker) for router in routers), docs_router()))
-    app.add_exception_handler(BraidError, partial(_on_error, broker))
+    app.add_exception_handler(BraidError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_middleware(Failures)
@@ -157,11 +156,9 @@ def create_app(broker: Broker) -> FastAPI:
     return app
 
 
-async def _on_error(broker: Broker, request: Request, error: Exception) -> Response:
+async def _on_error(request: Request, error: Exception) -> Response:
     problem = logged_problem(error, request.method, request.url.path)
-    group = broker.topics.group_of(request.path_params.get("topic", ""))
-    if group is not None and not principal_of(request).sees(group):
-        problem = problem.without(group)
+    problem = told(problem, request.scope)
     if problem.status == 503 and request.method == "GET" and not isinstance(error, UnreadableObject):
         problem = replace(problem, retryable=True)
     return problem_response(problem)

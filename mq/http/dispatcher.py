@@ -4,10 +4,9 @@ Inside FastAPI the same endpoints would lose a quarter of their throughput to mi
 """
 
 import re
-from collections.abc import Callable
 from typing import NoReturn
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from filer.errors import BraidError
 from mq.base.errors import Forbidden, Unauthenticated
@@ -18,11 +17,12 @@ from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
 from mq.http.internal.endpoint import InternalEndpoint
-from mq.http.principals import PRINCIPAL
+from mq.http.principals import PRINCIPAL, check_members, hide_groups
+from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
-from mq.security.standing import REVIEW_SECONDS
+from mq.security.needs import Need, need_of
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
@@ -72,9 +72,18 @@ class Dispatcher:
         method, path = scope["method"], scope["path"]
         is_internal = path.startswith(PREFIX)
         refusal = refusal_of_broker(scope["headers"]) if is_internal else self._admit(scope, method, path)
+        if self._guard.asks_for_credentials and not is_internal and refusal is None:
+            now_seconds = self._broker.clock.monotonic_seconds
+            again = Rechecked(scope, receive, send, lambda: self._admit(scope, method, path), now_seconds)
+            receive, send = again.receive, again.send
+            need = need_of(method, path)
+            hide_groups(self._broker, scope, [need.topic])
+            refusal = await self._refusal_by_members(scope, need)
         if refusal is not None and method in _LOOKS and path in _PROBES:
             await serve(self._probe(path), scope, send)
         elif refusal is not None and not (self._shows_metrics and method == "GET" and path == _METRICS):
+            if method == "POST" and _PUBLISH.match(path):
+                self._publish.count_refused(refusal)
             await serve(_raise(refusal), scope, send)
         elif is_internal:
             await serve(self._internal(scope, receive), scope, send)
@@ -94,13 +103,7 @@ class Dispatcher:
             if method == "PUT" and not scope["query_string"] and (match := _TOPIC.match(path)):
                 await serve(self._put_topic(scope, receive, match[1]), scope, send)
             else:
-                await self._app(scope, receive, self._rechecking(scope, send))
-
-    def _rechecking(self, scope: Scope, send: Send) -> Send:
-        """Sends what is answered, if the request is still allowed after it has waited: a token may end meanwhile."""
-        if not self._guard.asks_for_credentials:
-            return send
-        return _Rechecking(scope, send, self._admit, self._broker.clock.monotonic_seconds)
+                await self._app(scope, receive, send)
 
     def _line(self, path: str, query: bytes) -> Line:
         """Where requests for that path wait for their turn."""
@@ -115,6 +118,16 @@ class Dispatcher:
         ready = self._broker.readiness.ready
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
 
+    async def _refusal_by_members(self, scope: Scope, need: Need) -> BraidError | None:
+        """Why what is done to a topic group is not allowed: it is done to each topic in it."""
+        if need.action != "manage" or not need.topic:
+            return None
+        try:
+            await check_members(self._broker, scope[PRINCIPAL], need.topic, "manage")
+        except Forbidden as refusal:
+            return refusal
+        return None
+
     def _admit(self, scope: Scope, method: str, path: str) -> BraidError | None:
         """Why the request is not allowed. If it is, the scope tells from now on whose it is."""
         client = scope.get("client")
@@ -123,33 +136,6 @@ class Dispatcher:
         except (Forbidden, Unauthenticated) as refusal:
             return refusal
         return None
-
-
-class _Rechecking:
-    """Passes on an answer, or refuses it where the request was long under way and is not allowed any more."""
-
-    def __init__(
-        self,
-        scope: Scope,
-        send: Send,
-        admit: Callable[[Scope, str, str], BraidError | None],
-        now_seconds: Callable[[], float],
-    ) -> None:
-        self._scope, self._send, self._admit, self._now_seconds = scope, send, admit, now_seconds
-        self._began_seconds = now_seconds()
-        self._is_refused = False
-
-    async def __call__(self, message: Message) -> None:
-        if self._is_refused:
-            return
-        is_late = self._now_seconds() - self._began_seconds > REVIEW_SECONDS
-        if message["type"] == "http.response.start" and is_late:
-            refusal = self._admit(self._scope, self._scope["method"], self._scope["path"])
-            if refusal is not None:
-                self._is_refused = True
-                await serve(_raise(refusal), self._scope, self._send)
-                return
-        await self._send(message)
 
 
 async def _raise(refusal: BraidError) -> NoReturn:

@@ -1,12 +1,22 @@
 """Whose a request is, for the endpoints whose answer depends on it. The dispatcher has found it out."""
 
+from collections.abc import Iterable
+
 from starlette.requests import Request
+from starlette.types import Scope
 
 from filer.clock import Clock
+from filer.errors import BraidError
+from mq.base.errors import Forbidden, NotFound
+from mq.broker import Broker
+from mq.http.problems import Problem
+from mq.security.grants import Action
 from mq.security.principal import Principal
 
 PRINCIPAL = "braidmq.principal"
 """The key in a request's scope."""
+_HIDDEN = "braidmq.hidden"
+"""The key of the names that its principal must not be told."""
 
 
 def principal_of(request: Request) -> Principal:
@@ -15,7 +25,44 @@ def principal_of(request: Request) -> Principal:
     return principal
 
 
+def hide_groups(broker: Broker, scope: Scope, topics: Iterable[str]) -> None:
+    """Have errors of this request not name the topic groups of these topics that its principal may not observe."""
+    principal: Principal = scope[PRINCIPAL]
+    groups = {broker.topics.group_of(topic) for topic in topics}
+    hidden = {group for group in groups if group is not None and not principal.sees(group)}
+    if hidden:
+        scope[_HIDDEN] = scope.get(_HIDDEN, frozenset()) | hidden
+
+
+def told(problem: Problem, scope: Scope) -> Problem:
+    """The problem in words for the request's principal.
+
+    What the request itself has in its address is shown as it is: else a guess would be known by being hidden.
+    """
+    for name in scope.get(_HIDDEN, ()):
+        if name not in scope["path"] and name.encode() not in scope["query_string"]:
+            problem = problem.without(name)
+    return problem
+
+
 def presigned_seconds(request: Request, clock: Clock, most_seconds: int) -> int:
     """How long an address may be good that is given to the request's principal: no longer than its credential."""
     left_seconds = principal_of(request).until_seconds - clock.now_us() / 1e6
     return int(max(1, min(most_seconds, left_seconds)))
+
+
+async def check_members(broker: Broker, principal: Principal, group: str, action: Action) -> None:
+    """Raise `Forbidden` unless the principal may do that to all topics of a topic group; other topics have none.
+
+    The words name none of them: they may be such as the principal must not know.
+    """
+    if principal.grants.allow_everywhere(action):
+        return
+    try:
+        grouping = (await broker.topic_groups.group(group)).state.group
+    except NotFound:
+        return
+    except BraidError:
+        grouping = None  # a topic that is no group, or one that cannot be read, which the request comes upon itself
+    if grouping is not None and not all(principal.grants.allow(action, topic) for topic in grouping.topics):
+        raise Forbidden(f"{principal.name!r:.100} may not {action} every topic of topic group {group!r:.210}")

@@ -1,5 +1,6 @@
 """Errors as `application/problem+json` (RFC 9457). Their types stay the same from version to version."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,8 +46,10 @@ class Problem:
 
     def without(self, name: str) -> "Problem":
         """The problem for those who may not know that there is something of that name: objects' keys have it too."""
-        shown = orjson.loads(orjson.dumps([self.detail, self.extras]).replace(name.encode(), HIDDEN.encode()))
-        return replace(self, detail=shown[0], extras=shown[1])
+        whole_word = rf"(?<![A-Za-z0-9._-]){re.escape(name)}(?![A-Za-z0-9._-])"
+        text = re.sub(whole_word, HIDDEN, orjson.dumps([self.detail, self.extras]).decode())
+        detail, extras = orjson.loads(text)
+        return replace(self, detail=detail, extras=extras)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Response headers, without the length."""

@@ -20,6 +20,7 @@ from mq.base.errors import Draining
 from mq.bodies.intake import ClientGone
 from mq.http.chunks import Chunks, framed
 from mq.http.pieces import PIECE_BYTES, TOGETHER, Together, pieces, pieces_together
+from mq.http.principals import told
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
 from mq.http.until_gone import until_gone
@@ -58,14 +59,20 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
     A request that is cancelled is answered too: the process ends.
     """
     try:
-        body, status, headers = await reply_of(work, scope["method"], scope["path"])
+        reply = await reply_of(work, scope["method"], scope["path"], scope)
     except ClientGone:
         return
     except asyncio.CancelledError as error:
         if scope["path"].startswith(PREFIX):
             # Another broker would take an answer for one about the segment. Without any it looks at the store.
             raise BrokenOff from error
-        body, status, headers = problem_reply(cut_off())
+        reply = problem_reply(cut_off())
+    await send_reply(reply, scope, send)
+
+
+async def send_reply(reply: Reply, scope: Scope, send: Send) -> None:
+    """Send a reply."""
+    body, status, headers = reply
     if WHOLE_BODY in scope.get("extensions", ()):
         await send({"type": "http.response.start", "status": status, "headers": headers, WHOLE_BODY: body})
         return
@@ -74,14 +81,15 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def reply_of(work: Awaitable[Reply], method: str, path: str) -> Reply:
-    """The reply that the work returns, or the problem that it raises. Raises `ClientGone`."""
+async def reply_of(work: Awaitable[Reply], method: str, path: str, scope: Scope | None = None) -> Reply:
+    """The reply that the work returns, or the problem that it raises, as `told` in that scope. Raises `ClientGone`."""
     try:
         return await work
     except ClientGone:
         raise
     except Exception as error:
-        return problem_reply(logged_problem(error, method, path))
+        problem = logged_problem(error, method, path)
+        return problem_reply(problem if scope is None else told(problem, scope))
 
 
 def cut_off() -> Problem:

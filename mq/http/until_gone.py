@@ -8,23 +8,28 @@ from starlette.types import Receive
 
 from mq.bodies.intake import ClientGone
 from mq.limits.turns import Line
+from mq.security.standing import Over, is_over
 
 T = TypeVar("T")
 NOBODY_READS = 499
 """No status is defined for it; this is the one of nginx, which shows in the access log."""
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T], turns: Line | None = None) -> T:
+async def until_gone(
+    receive: Receive, work: Coroutine[Any, Any, T], turns: Line | None = None, *, over: Over | None = None
+) -> T:
     """What comes of the work; it is cancelled if the client goes away. Call it once the request's body has been read.
 
-    With `turns` it is cancelled when it is its turn: hundreds may go away at once. Raises `ClientGone`.
+    With `turns` it is cancelled when it is its turn: hundreds may go away at once. Raises `ClientGone`, and the reason
+    if the permission is `over` before.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_leave(receive, turns))
     try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        awaited: list[asyncio.Future[Any]] = [working, leaving, *([] if over is None else [over])]
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ClientGone
+            raise is_over(over) or ClientGone
         return working.result()
     finally:
         for task in (working, leaving):

@@ -50,6 +50,8 @@ class Credentials:
 
     def principal(self, authorization: bytes) -> Principal:
         """The principal of the value of an `Authorization` header. Raises `Unauthenticated`."""
+        if len(authorization) > signed_tokens.MOST_BYTES + len(_BEARER):
+            raise Unauthenticated(f"the header Authorization has {len(authorization)} bytes: a token has at most 8192")
         remembered = self._remembered.get(authorization)
         if remembered is not None and self._clock.now_us() < remembered.until_seconds * 1e6:
             return remembered

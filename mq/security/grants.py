@@ -22,6 +22,7 @@ from filer.nearest import unknown_name
 Action: TypeAlias = Literal["observe", "read", "publish", "consume", "load", "manage"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 _OF_CLUSTER: tuple[Action, ...] = ("observe", "manage")
+_OF_GROUPS: tuple[Action, ...] = ("observe", "consume", "manage")
 MOST_GRANTS = 100
 _PATTERN = re.compile(r"[A-Za-z0-9._-]{0,200}\*|[A-Za-z0-9._-]{1,200}")
 FORMS = "topic:PATTERN:ACTIONS, topic:PATTERN/GROUPS:ACTIONS or cluster:ACTIONS"
@@ -46,6 +47,9 @@ class Pattern:
         return self.prefix if self.is_whole else f"{self.prefix}*"
 
 
+_ALL = Pattern("", is_whole=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """Allows `actions` on the topics that match, or on the cluster (`topics` is None).
@@ -58,7 +62,7 @@ class Grant:
     groups: Pattern | None = None
 
     def __str__(self) -> str:
-        possible = _OF_CLUSTER if self.topics is None else ACTIONS
+        possible = _OF_CLUSTER if self.topics is None else ACTIONS if self.groups is None else _OF_GROUPS
         actions = "*" if len(self.actions) == len(possible) else ",".join(a for a in possible if a in self.actions)
         if self.topics is None:
             return f"cluster:{actions}"
@@ -82,6 +86,10 @@ class Grants:
             )
             for grant in self.all
         )
+
+    def allow_everywhere(self, action: Action) -> bool:
+        """Whether an action is allowed on every topic but the brokers' own."""
+        return any(g.topics == _ALL and g.groups is None and action in g.actions for g in self.all)
 
     def allow_on_cluster(self, action: Action) -> bool:
         """Whether an action is allowed on the cluster itself."""
@@ -116,7 +124,7 @@ def parse_grant(word: str) -> Grant:
         return Grant(_actions(rest[0], _OF_CLUSTER, word))
     if kind == "topic" and len(rest) == 2:
         topics, slash, groups = rest[0].partition("/")
-        actions = _actions(rest[1], ACTIONS, word)
+        actions = _actions(rest[1], _OF_GROUPS if slash else ACTIONS, word)
         return Grant(actions, _pattern(topics, word), _pattern(groups, word) if slash else None)
     raise InvalidInput(f"{word!r:.300} is no grant: write {FORMS}")
 

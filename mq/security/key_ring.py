@@ -4,7 +4,7 @@ The form is a JSON Web Key Set (RFC 7517). Only asymmetric signatures are known,
 so no token chooses how it is checked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,13 +40,16 @@ class KeyRing:
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = {(key.issuer, key.key_id): key for key in keys}
+        self._by_id: dict[str, list[Key]] = {}
+        for key in self._keys.values():
+            self._by_id.setdefault(key.key_id, []).append(key)
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def find(self, issuer: str, key_id: str) -> Key | None:
-        """The key of that issuer; None if there is none of that id."""
-        return self._keys.get((issuer, key_id))
+    def of_id(self, key_id: str) -> Sequence[Key]:
+        """The keys of that id, of any issuer."""
+        return self._by_id.get(key_id, ())
 
     @property
     def issuers(self) -> frozenset[str]:

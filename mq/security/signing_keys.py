@@ -71,7 +71,10 @@ def read_signing_keys(path: Path) -> SigningKeys:
     """The keys of a file. Raises `InvalidInput`, and `OSError` if it cannot be read."""
     with path.open("rb") as file:
         text = file.read(MOST_BYTES + 1)
-    parse_key_set(text, OWN_ISSUER, strict=True)
+    try:
+        parse_key_set(text, OWN_ISSUER, strict=True)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
     keys = json.loads(text)["keys"]
     if not keys or any(not isinstance(key.get("d"), str) or key.get("crv") != "Ed25519" for key in keys):
         raise InvalidInput(f"{path} has no private keys of Ed25519: mq token rotate-key makes such a file")

@@ -59,6 +59,8 @@ def new_token(clock: Clock) -> str:
 
 def added(file: bytes, name: str, token: str, grants: Grants, until: datetime | None) -> str:
     """The text of a file with one more token. Raises `InvalidInput` if it is not good then."""
+    if not grants.all:
+        raise InvalidInput("a token without a grant allows nothing: give one, as topic:orders-*:read")
     lines = [
         "[[token]]",
         f"name = {json.dumps(name)}",

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import orjson
+
 from filer.clock import Clock
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
@@ -28,8 +30,10 @@ class TokenAccess(OpenAccess):
 
     def __init__(self, settings: BrokerSettings, clock: Clock, fetch: Fetch = fetch) -> None:
         self._clock = clock
-        self._keys = _File(settings.token_keys, _parse_keys, KeyRing(), MOST_BYTES)
-        self._static = _File(settings.static_tokens, parse_static_tokens, StaticTokens(), MOST_FILE_BYTES)
+        self._keys = _File("--token-keys", settings.token_keys, _parse_keys, KeyRing(), MOST_BYTES)
+        self._static = _File(
+            "--static-tokens", settings.static_tokens, parse_static_tokens, StaticTokens(), MOST_FILE_BYTES
+        )
         issuer = settings.oidc_issuer
         self._issuer = None if issuer is None else IssuerKeys(issuer, fetch, clock)
         self._of_issuer: list[Key] = []
@@ -42,8 +46,9 @@ class TokenAccess(OpenAccess):
         for file in (self._keys, self._static):
             try:
                 await asyncio.to_thread(file.read_again)
-            except (OSError, InvalidInput) as error:
-                raise InvalidConfig(f"{file.path}: {getattr(error, 'strerror', None) or error}") from error
+            except Exception as error:
+                why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                raise InvalidConfig(f"{file.path} ({file.flag}): {why}") from error
         self._use()
 
     async def watch(self) -> None:
@@ -91,7 +96,8 @@ class TokenAccess(OpenAccess):
     async def _has_changed(self, file: "_File[KeyRing] | _File[StaticTokens]") -> bool:
         try:
             return await asyncio.to_thread(file.read_again)
-        except (OSError, InvalidInput) as error:
+        except Exception as error:
+            # Whatever a library makes of the file: it is looked at again, or no revocation would count any more.
             _log.error("credentials_unusable", path=str(file.path), error=error)
             return False
 
@@ -105,8 +111,8 @@ def _credentials(settings: BrokerSettings, clock: Clock, issuer: IssuerKeys | No
 class _File(Generic[T]):
     """What is in a file. It counts as changed when its size, its times or the file behind its name differ."""
 
-    def __init__(self, path: Path | None, parse: Callable[[bytes], T], empty: T, most_bytes: int) -> None:
-        self.path, self.content = path, empty
+    def __init__(self, flag: str, path: Path | None, parse: Callable[[bytes], T], empty: T, most_bytes: int) -> None:
+        self.flag, self.path, self.content = flag, path, empty
         self._parse, self._most_bytes = parse, most_bytes
         self._seen: tuple[int, ...] | None = None
 
@@ -125,4 +131,10 @@ class _File(Generic[T]):
 
 
 def _parse_keys(text: bytes) -> KeyRing:
-    return KeyRing(parse_key_set(text, OWN_ISSUER, strict=True))
+    keys = parse_key_set(text, OWN_ISSUER, strict=True)
+    if any("d" in key for key in orjson.loads(text)["keys"]):
+        raise InvalidInput(
+            "it has private keys, which brokers must not have: give them the public ones, as mq token public-keys "
+            "prints them"
+        )
+    return KeyRing(keys)

@@ -104,7 +104,8 @@ def _trust(context: ssl.SSLContext, path: Path, flag: str) -> None:
     """Trust the certificates in the file, and no others."""
     data = _expect(path, flag, _CERTIFICATE, "certificate")
     try:
-        context.load_verify_locations(cadata=data.decode("ascii", "replace"))
+        # What stands between certificates is for people, in any language.
+        context.load_verify_locations(cadata=data.decode("ascii", "ignore"))
     except ssl.SSLError as error:
         raise InvalidConfig(f"the certificates in {str(path)!r} ({flag}) cannot be used: {_words(error)}") from error
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from filer.clock import Clock
-from filer.errors import BraidError
 from filer.event_log import EventLog
 from mq.base.settings import BrokerSettings
 from mq.tls.contexts import Contexts, read_contexts, tls_files
@@ -76,7 +75,8 @@ class Certificates:
         read: Callable[[BrokerSettings], Contexts] = read_contexts
         try:
             found = await asyncio.to_thread(read, self._settings)
-        except BraidError as error:
+        except Exception as error:
+            # Whatever a library makes of a file: the files are looked at again.
             _log.warning("tls_not_reloaded", error=error)
             return
         if self.server is not None and found.server is not None:

@@ -38,6 +38,13 @@ class Token:
             self._read()
         return self._headers
 
+    def is_renewed(self) -> bool:
+        """Whether the file has another token by now than the one that a broker has just refused."""
+        before = self._headers
+        if self._file is not None:
+            self._read()
+        return self._headers != before
+
     def _read(self) -> None:
         """Take what the file has, if it is another one than before."""
         assert self._file is not None
@@ -52,7 +59,7 @@ class Token:
             if self._seen is not None:
                 return  # who renews it may remove it for a moment: the one before is as good as it was
             raise InvalidArgument(f"the token's file {str(self._file)!r} cannot be read: {error.strerror}") from error
-        self._headers = _headers_of(text.decode("utf-8", "replace").strip(), f"what the file {str(self._file)!r} has")
+        self._headers = _headers_of(text.decode("utf-8", "replace"), f"what the file {str(self._file)!r} has")
         self._seen = seen
 
 
@@ -81,7 +88,14 @@ def token_of(token: str | None, file: str | os.PathLike[str] | None, headers: Ma
     return Token(token, file, clock)
 
 
-def _headers_of(token: str, what: str) -> Mapping[str, str]:
+def _headers_of(given: str, what: str) -> Mapping[str, str]:
+    if not isinstance(given, str):
+        raise InvalidArgument(f"{what} is a {type(given).__name__}: a token is text")
+    token = given.strip()
+    if not token:
+        raise InvalidArgument(f"{what} is empty")
+    if token[:7].lower() == "bearer ":
+        raise InvalidArgument(f"{what} begins with 'Bearer ': leave that away")
     if not _TOKEN.fullmatch(token):
         raise InvalidArgument(f"{what} is no token: a token has printable ASCII characters and no spaces")
     return {"authorization": f"Bearer {token}"}

@@ -37,6 +37,7 @@ T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 _JITTER_BYTES = 4
+_UNAUTHENTICATED = 401
 # What HTTP allows, in ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
@@ -159,6 +160,9 @@ class Transport:
     async def once(self, call: Call, attempt: Try) -> httpx.Response:
         """Try once: return a successful answer, or raise the exception for any other."""
         response = await self.send(call, attempt)
+        if response.status_code == _UNAUTHENTICATED and not _is_stream(call) and self.token.is_renewed():
+            # Nothing was done for the token before. Who renews one in a file and ends the old one stops nobody.
+            response = await self.send(call, attempt)
         if not response.is_success:
             raise refusal(response, publishing=call.publishing)
         return response
@@ -260,6 +264,11 @@ class Transport:
 def _headers_of(call: Call) -> Mapping[str, str] | None:
     trace = trace_headers() if call.trace is None else call.trace
     return {**trace, **(call.headers or {})} if trace else call.headers
+
+
+def _is_stream(call: Call) -> bool:
+    """Whether its content can be sent once only."""
+    return call.content is not None and not isinstance(call.content, bytes)
 
 
 def _no_op() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from filer.clock import SystemClock
+from filer.errors import InvalidInput
 from mq.cli.options import Json
 from mq.cli.output import print_json, print_lines
 
@@ -41,6 +42,8 @@ def rotate_key(
     from mq.security.signing_keys import SigningKeys, key_ids, read_signing_keys
     from mq.security.written_files import write_replacing
 
+    if public_keys is not None and public_keys.absolute() == signing_keys.absolute():
+        raise InvalidInput("--signing-keys and --public-keys are the same file: brokers must not have the private keys")
     before = read_signing_keys(signing_keys) if signing_keys.exists() else SigningKeys(())
     after = before.rotated(SystemClock(), keep)
     # Stopped between the two, brokers know a key that signs nothing yet. The other way round they would refuse tokens.

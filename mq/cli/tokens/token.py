@@ -100,7 +100,11 @@ def create_static(
     token = new_token(clock)
     until = None if ttl is None else datetime.fromtimestamp(clock.now_us() // 1_000_000 + int(ttl), UTC)
     # Printed only once it is good: nobody has a token that no broker knows.
-    write_replacing(static_tokens, added(before, name, token, asked, until), mode=0o600)
+    try:
+        text = added(before, name, token, asked, until)
+    except InvalidInput as error:
+        raise InvalidInput(f"{static_tokens}: {error}") from error
+    write_replacing(static_tokens, text, mode=0o600)
     if as_json:
         print_json({"token": token, "name": name, "until": None if until is None else until.isoformat()})
     else:

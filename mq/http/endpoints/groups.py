@@ -24,11 +24,13 @@ from mq.http.consuming.group_bodies import (
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
-from mq.http.principals import principal_of
+from mq.http.principals import check_members, principal_of
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.peers.group_call import GroupRequest
+from mq.security.authorization import authorization_of
+from mq.security.needs import need_of
 
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]
@@ -97,8 +99,13 @@ def groups_router(broker: Broker) -> APIRouter:
             lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
             # What a consumer that has gone away would get is for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
+            allowed = broker.access.standings.of(
+                authorization_of(request.scope["headers"]), need_of("POST", request.scope["path"])
+            )
             try:
-                return response_of(await until_gone(request.receive, work), lease)
+                with allowed as standing:
+                    over = None if standing is None else standing.over
+                    return response_of(await until_gone(request.receive, work, over=over), lease)
             except ClientGone:
                 lease.close()
                 return Response(status_code=NOBODY_READS)
@@ -116,7 +123,9 @@ def groups_router(broker: Broker) -> APIRouter:
     @router.post(f"{_GROUP}/redrive", openapi_extra=body_schema(RedriveBody, required=False))
     async def redrive(request: Request, topic: str, group: str) -> Response:
         """Publish dead letters to their topic again, once each, or discard them."""
-        principal_of(request).require("publish", topic)
+        principal = principal_of(request)
+        principal.require("publish", topic)
+        await check_members(broker, principal, topic, "publish")
         return await serve(request, topic, group, "redrive", BODY_BYTES)
 
     @router.get(f"{_GROUP}/messages")

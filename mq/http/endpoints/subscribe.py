@@ -112,12 +112,18 @@ class _Streams:
         allowed = standing_of(authorization_of(scope["headers"]), need_of("GET", scope["path"]))
         with self._broker.streams.counted(address), allowed as standing:
             over = None if standing is None else standing.over
-            async with contextlib.aclosing(self._parts(view, positions, form, chunks, over)) as parts:
+            async with contextlib.aclosing(self._parts(view, positions, form, chunks, over, scope)) as parts:
                 async for part in parts:
                     yield part
 
     async def _parts(
-        self, view: TopicView, positions: Positions, form: StreamForm, chunks: Chunks | None, over: Over | None
+        self,
+        view: TopicView,
+        positions: Positions,
+        form: StreamForm,
+        chunks: Chunks | None,
+        over: Over | None,
+        scope: Scope,
     ) -> AsyncGenerator[Part, None]:
         runtime, topic, broker = view.runtime, view.topic, self._broker
         live: set[int] = set()
@@ -162,10 +168,10 @@ class _Streams:
                 if broker.clock.monotonic_seconds() >= due_seconds:
                     yield form.keepalive(to_marker(topic, positions))
                     written_seconds = broker.clock.monotonic_seconds()
-            yield _written(form, end_of(view, positions, None, is_over(over)))
+            yield _written(form, end_of(view, positions, None, is_over(over), scope))
         except (PositionTooOld, UnreadableObject) as error:
             # All that could be read before it was sent.
-            yield _written(form, end_of(view, positions, error, is_over(over)))
+            yield _written(form, end_of(view, positions, error, is_over(over), scope))
 
     async def _follow(self, place: Place, chunks: Chunks, over: Over | None) -> Positions:
         """Have all that comes written to a stream that has got all there is; the positions at which that ended."""

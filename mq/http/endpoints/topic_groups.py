@@ -1,17 +1,15 @@
 """Topic groups: create, extend, configure, list, describe, delete."""
 
-import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from filer.errors import UnreadableObject
-from mq.base.errors import Forbidden, NotFound
 from mq.broker import Broker
 from mq.http.endpoints.topics import describe, differences
 from mq.http.json_body import parse_object
-from mq.http.principals import principal_of
+from mq.http.principals import hide_groups, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.security.principal import Principal
@@ -35,10 +33,10 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         settings = await parse_object(request, '{"topics": ["orders", "payments"]}', empty=b"{}")
         principal = principal_of(request)
         named = settings.get("topics")
-        for topic in named if isinstance(named, list) else []:
-            if isinstance(topic, str):
-                principal.require("manage", topic)
-        await _check_members(broker, group, principal)
+        topics = [topic for topic in named if isinstance(topic, str)] if isinstance(named, list) else []
+        hide_groups(broker, request.scope, topics)
+        for topic in topics:
+            principal.require("manage", topic)
         runtime, put = await broker.topic_groups.put(group, settings)
         document = await _describe(broker, runtime, principal)
         return json_response(
@@ -82,24 +80,12 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         return json_response(await _describe(broker, runtime, principal_of(request)))
 
     @router.delete(_GROUP, status_code=204)
-    async def delete_topic_group(request: Request, group: str) -> Response:
+    async def delete_topic_group(group: str) -> Response:
         """Delete a topic group with all its topics. Its files are deleted after the grace period."""
-        await _check_members(broker, group, principal_of(request))
         await broker.patience.wait(broker.topic_groups.delete(group), f"the deletion of topic group {group!r}")
         return Response(status_code=204)
 
     return router
-
-
-async def _check_members(broker: Broker, group: str, principal: Principal) -> None:
-    """Raise `Forbidden` unless the principal may manage all topics of the group: what is done to it is done to them.
-
-    The words name none of them: they may be such as the principal must not know. Without such a group there are none.
-    """
-    with contextlib.suppress(NotFound):
-        grouping = (await broker.topic_groups.group(group)).state.group
-        if grouping is not None and not all(principal.grants.allow("manage", topic) for topic in grouping.topics):
-            raise Forbidden(f"{principal.name!r:.100} may not manage every topic of topic group {group!r:.210}")
 
 
 async def _describe(broker: Broker, runtime: TopicRuntime, principal: Principal) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from typing import Any, get_args
 
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from filer.errors import BraidError
@@ -19,6 +19,7 @@ from filer.keys import check_name
 from filer.verification.verdict import Condition, Verdict
 from mq.base.errors import Draining
 from mq.broker import Broker
+from mq.http.principals import check_members, principal_of
 from mq.http.problems import problem_of
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
@@ -33,8 +34,10 @@ def verification_router(broker: Broker) -> APIRouter:
     router = new_router("verification")
 
     @router.get("/v1/topics/{topic}/verification", response_class=StreamingResponse)
-    async def verify_topic(topic: str) -> Response:
+    async def verify_topic(request: Request, topic: str) -> Response:
         """Check every byte of a topic. Each second, and for each object that is wrong, a line says what was found."""
+        # Its lines name objects of all topics of a group.
+        await check_members(broker, principal_of(request), topic, "observe")
         broker.verifications.check()
         return _answer(broker, await broker.verifications.of_topic(check_name(topic)))
 

@@ -3,10 +3,12 @@
 from typing import Any, NamedTuple
 
 import orjson
+from starlette.types import Scope
 
 from filer.errors import BraidError, UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import PositionTooOld
+from mq.http.principals import told
 from mq.http.problems import problem_of
 from mq.topic.topic_view import TopicView
 
@@ -23,6 +25,7 @@ def end_of(
     positions: Positions,
     error: PositionTooOld | UnreadableObject | None,
     refusal: BraidError | None = None,
+    scope: Scope | None = None,
 ) -> StreamEnd:
     """The end of a stream that has given all before `positions`; without an error the broker drains.
 
@@ -33,12 +36,19 @@ def end_of(
     """
     marker = to_marker(view.topic, positions)
     if refusal is not None:
-        return StreamEnd({"end": "refused", "problem": orjson.loads(problem_of(refusal).body())}, marker)
+        return StreamEnd({"end": "refused", "problem": _document(refusal, scope)}, marker)
     if view.state.deleted and not isinstance(error, UnreadableObject):
         return StreamEnd({"end": "deleted"}, marker)
     if error is None:
         return StreamEnd({"end": "draining"}, marker)
-    problem = orjson.loads(problem_of(error).body())
+    problem = _document(error, scope)
     if isinstance(error, PositionTooOld):
         return StreamEnd({"end": "expired", "problem": problem}, error.earliest)
     return StreamEnd({"end": "unreadable", "problem": problem}, marker)
+
+
+def _document(error: BraidError, scope: Scope | None) -> dict[str, Any]:
+    """The error's problem, in words for whoever has sent that request."""
+    problem = problem_of(error)
+    document: dict[str, Any] = orjson.loads((problem if scope is None else told(problem, scope)).body())
+    return document

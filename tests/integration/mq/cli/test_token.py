@@ -100,4 +100,4 @@ def test_a_broker_that_could_check_no_token_does_not_start(tmp_path: Path) -> No
     asking = ["--authorizer", "tokens", "--token-keys", "nothing.json"]
     command = [sys.executable, "-m", "mq.cli.main", "serve", "--port", "0", "--data", str(tmp_path), *asking]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert (ended.returncode, ended.stderr) == (1, "mq: nothing.json: No such file or directory\n")
+    assert (ended.returncode, ended.stderr) == (1, "mq: nothing.json (--token-keys): No such file or directory\n")

@@ -19,6 +19,7 @@ from mq.security.access import access_of
 from mq.security.grants import ACTIONS
 from mq.security.needs import NEEDS, need_of
 from mq.security.signed_tokens import SKEW_SECONDS
+from mq.security.standing import REVIEW_SECONDS
 from mq.security.static_tokens import digest_of
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
@@ -30,6 +31,7 @@ from tests.support.token_maker import TokenMaker
 PROBES = ("/livez", "/healthz", "/readyz")
 STATIC = "braidmq_static"
 STREAM = "/v1/topics/orders-1/subscribe?from=earliest"
+PRIVATE = json.dumps({"keys": [{**TokenMaker().public_jwk, "d": "c2VjcmV0"}]})
 EVERYTHING = ("topic:*:*", "cluster:*")
 
 
@@ -307,7 +309,13 @@ async def test_a_subscription_and_a_socket_end_with_their_token(
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [(None, "No such file or directory"), ("{", "the key set is no JSON"), ('{"keys": 7}', "a key set has")],
+    [
+        (None, "No such file or directory"),
+        ("{", "the key set is no JSON"),
+        ('{"keys": 7}', "a key set has"),
+        (PRIVATE, "it has private keys, which brokers must not have"),
+    ],
+    ids=["missing", "no JSON", "no keys", "private"],
 )
 async def test_a_broker_does_not_start_with_a_file_of_no_use(tmp_path: Path, text: str | None, why: str) -> None:
     path = tmp_path / "keys.json"
@@ -315,7 +323,7 @@ async def test_a_broker_does_not_start_with_a_file_of_no_use(tmp_path: Path, tex
         path.write_text(text)
     with pytest.raises(InvalidConfig) as caught:
         await access_of(BrokerSettings(authorizer="tokens", token_keys=path), SystemClock()).open()
-    assert str(caught.value).startswith(f"{path}: {why}")
+    assert str(caught.value).startswith(f"{path} (--token-keys): {why}")
 
 
 async def test_a_file_that_cannot_be_used_leaves_in_force_what_was_there(
@@ -395,3 +403,118 @@ async def test_an_issuer_that_is_away_keeps_no_broker_from_starting(caplog: pyte
         while "issuer_failed" not in caplog.text:
             await asyncio.sleep(0.01)
         assert (await served.client.get("/readyz")).json() == {"ready": True}
+
+
+async def test_a_body_that_began_before_the_token_ended_changes_nothing(
+    broker: HttpBroker, maker: TokenMaker, tmp_path: Path
+) -> None:
+    everything, path = bearer(maker.token(*EVERYTHING)), tmp_path / "static.toml"
+    (await broker.client.put("/v1/topics/orders-1", headers=everything)).raise_for_status()
+    lines = path.read_text().replace("topic:orders-*:read", "topic:orders-*:*")
+    path.write_text(lines)
+    while (await broker.client.get("/v1/topics/orders-1/loads/x", headers=bearer(STATIC))).status_code == 403:
+        await asyncio.sleep(0.05)
+    began, go_on = [asyncio.Event() for _ in range(3)], asyncio.Event()
+
+    async def halves(first: bytes, second: bytes, has_begun: asyncio.Event) -> AsyncIterator[bytes]:
+        yield first
+        has_begun.set()
+        await go_on.wait()
+        yield second
+
+    client, who = broker.client, bearer(STATIC)
+    late = [
+        client.post("/v1/topics/orders-1/messages", content=halves(b"a", b"b", began[0]), headers=who),
+        client.put("/v1/topics/orders-late", content=halves(b"{", b"}", began[1]), headers=who),
+        client.put("/v1/topics/orders-1/groups/g", content=halves(b"{", b"}", began[2]), headers=who),
+    ]
+    waiting = client.post("/v1/topics/orders-1/groups/waits/claims", json={"wait": 20}, headers=who)
+    asked = [asyncio.create_task(each) for each in (*late, waiting)]
+    await asyncio.gather(*(each.wait() for each in began))
+    while not len(broker.broker.access.standings):
+        await asyncio.sleep(0.01)
+    path.write_text("")
+    while (await client.get("/v1/topics", headers=who)).status_code != 401:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(REVIEW_SECONDS)
+    go_on.set()
+    for answer in await asyncio.gather(*asked):
+        check_problem(answer, 401, "unauthenticated")
+    described = (await client.get("/v1/topics/orders-1", headers=everything)).json()
+    assert [each["end_offset"] for each in described["segments"]] == [0]
+    assert (await client.get("/v1/topics/orders-late", headers=everything)).status_code == 404
+    groups = (await client.get("/v1/topics/orders-1/groups", headers=everything)).json()["groups"]
+    assert [each["group"] for each in groups] in ([], ["waits"])
+    (await client.post("/v1/topics/orders-1/messages", content=b"x", headers=everything)).raise_for_status()
+    claimed = await client.post("/v1/topics/orders-1/groups/waits/claims", json={"wait": 5}, headers=everything)
+    assert [each["deliveries"] for each in claimed.json()["messages"]] == [1], "nobody else has it"
+
+
+@pytest.mark.parametrize("odd", ["x = " + "1" * 5000, "x = " + "[" * 3000])
+async def test_no_file_keeps_the_next_one_from_counting(broker: HttpBroker, tmp_path: Path, odd: str) -> None:
+    """An error that nobody foresaw ended the watch: from then on nothing was revoked, and nobody was told."""
+    (tmp_path / "static.toml").write_text(odd)
+    await asyncio.sleep(2 * REVIEW_SECONDS)
+    assert (await broker.client.get("/v1/topics", headers=bearer(STATIC))).status_code == 200
+    (tmp_path / "static.toml").write_text("")
+    async with asyncio.timeout(10):
+        while (await broker.client.get("/v1/topics", headers=bearer(STATIC))).status_code != 401:
+            await asyncio.sleep(0.05)
+
+
+async def test_what_is_done_to_a_topic_group_is_done_to_each_topic_in_it(broker: HttpBroker, maker: TokenMaker) -> None:
+    everything, group = bearer(maker.token(*EVERYTHING)), bearer(maker.token("topic:hush:*"))
+    members = {"topics": ["orders-m", "secret-m"]}
+    (await broker.client.put("/v1/topic-groups/hush", json=members, headers=everything)).raise_for_status()
+    for method, path in (
+        ("POST", "/v1/topics/hush/segments/0/split"),
+        ("POST", "/v1/topics/hush/upkeep"),
+        ("POST", "/v1/topics/hush/groups/g/redrive"),
+        ("GET", "/v1/topics/hush/verification"),
+        ("PUT", "/v1/topics/hush"),
+        ("DELETE", "/v1/topic-groups/hush"),
+    ):
+        answer = await broker.client.request(method, path, headers=group)
+        check_problem(answer, 403, "forbidden", "every topic of topic group 'hush'")
+        assert "secret" not in answer.text
+
+
+async def test_errors_do_not_name_the_topic_group_of_a_member(broker: HttpBroker, maker: TokenMaker) -> None:
+    everything, orders = bearer(maker.token(*EVERYTHING)), bearer(maker.token("topic:orders-*:*"))
+    members = {"topics": ["orders-m", "secret-m"]}
+    (await broker.client.put("/v1/topic-groups/hush", json=members, headers=everything)).raise_for_status()
+    reference = {"messages": [{"ref": {"upload": "x"}}]}
+    for method, path, body in (
+        ("PUT", "/v1/topics/orders-m", None),
+        ("GET", "/v1/topic-groups/orders-m", None),
+        ("PUT", "/v1/topic-groups/orders-m", None),
+        ("PUT", "/v1/topic-groups/orders-new", {"topics": ["orders-m"]}),
+        ("PUT", "/v1/topics/orders-m/uploads/x", None),
+        ("PUT", "/v1/topics/orders-m/loads/x/files/0/0", None),
+        ("POST", "/v1/topics/orders-m/messages", reference),
+        ("POST", "/v1/topics/orders-m/segments/0/split", None),
+        ("GET", "/v1/topics/orders-m/history", None),
+        ("GET", "/v1/topics/orders-m/files", None),
+    ):
+        answer = await broker.client.request(method, path, json=body, headers=orders)
+        assert answer.status_code in (404, 409, 422) and "hush" not in answer.text, (method, path, answer.text)
+    guesses = [
+        (await broker.client.get(f"/v1/topics/orders-m/messages?from={guess}", headers=orders)).json()["detail"]
+        for guess in ("hush", "push")
+    ]
+    assert guesses[0].replace("hush", "push") == guesses[1], "a guess is told from others"
+
+
+async def test_a_long_header_is_no_token(broker: HttpBroker) -> None:
+    headers = {"authorization": f"Bearer{' ' * 20_000}{STATIC}"}
+    check_problem(await broker.client.get("/v1/topics", headers=headers), 401, "unauthenticated", "at most 8192")
+    assert len(broker.broker.access.credentials or ()) == 0
+
+
+async def test_refused_publishes_are_counted(broker: HttpBroker, maker: TokenMaker) -> None:
+    messages = "/v1/topics/orders-1/messages"
+    await broker.client.post(messages, content=b"x")
+    await broker.client.post(messages, content=b"x", headers=bearer(STATIC))
+    told = (await broker.client.get("/metrics", headers=bearer(maker.token("cluster:observe")))).text
+    for reason in ("unauthenticated", "forbidden"):
+        assert f'braidmq_publishes_refused_total{{reason="{reason}"}} 1.0' in told

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from filer.clock import SystemClock
 from filer.errors import InvalidConfig
 from mq.base.settings import BrokerSettings
-from mq.tls.contexts import read_contexts
+from mq.tls import reload
+from mq.tls.contexts import Contexts, read_contexts
+from mq.tls.reload import Certificates
 from tests.support.net.authority import CLIENT, DAY, Authority, Identity
 
 
@@ -81,3 +84,23 @@ def test_what_can_be_used_makes_what_is_asked_for(tmp_path: Path) -> None:
     both.write_bytes(identity.cert.read_bytes() + identity.key.read_bytes())
     found = read_contexts(BrokerSettings(tls_cert=both, tls_key=both))
     assert found.server is not None and found.expires is not None and found.expires.endswith("GMT")
+
+
+def test_what_stands_between_certificates_is_for_people(tmp_path: Path) -> None:
+    """A comment in another script than ASCII was an internal error, and ended the watch of the files."""
+    authority = Authority(tmp_path)
+    good = authority.sign("good")
+    (tmp_path / "commented.pem").write_bytes("# Autorité\n".encode() + authority.ca.read_bytes())
+    made = read_contexts(BrokerSettings(tls_cert=good.cert, tls_key=good.key, tls_client_ca=tmp_path / "commented.pem"))
+    assert made.server is not None
+
+
+async def test_no_error_ends_the_watch_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = Authority(tmp_path).sign("good")
+    certificates = Certificates(BrokerSettings(tls_cert=good.cert, tls_key=good.key), SystemClock())
+
+    def failing(settings: BrokerSettings) -> Contexts:
+        raise TypeError("nobody foresaw this")
+
+    monkeypatch.setattr(reload, "read_contexts", failing)
+    await certificates._read_again()

@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,26 @@ def test_a_token_goes_into_the_header() -> None:
     assert Token(None, None, clock).headers() == {}
 
 
-@pytest.mark.parametrize("token", ["", "a b", "a\n", "ä", "a" * 20_000])
-def test_what_is_no_token_is_refused_without_showing_it(token: str) -> None:
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("a b", "is no token: a token has printable ASCII characters and no spaces"),
+        ("ä", "is no token: a token has printable ASCII characters and no spaces"),
+        ("a" * 20_000, "is no token: a token has printable ASCII characters and no spaces"),
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ("Bearer abc", "begins with 'Bearer ': leave that away"),
+        (b"abc", "is a bytes: a token is text"),
+    ],
+)
+def test_what_is_no_token_is_refused_without_showing_it(token: Any, why: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Token(token, None, InstantClock())
-    assert str(caught.value) == "the token is no token: a token has printable ASCII characters and no spaces"
+    assert str(caught.value) == f"the token {why}"
+
+
+def test_the_end_of_a_line_is_no_part_of_a_token() -> None:
+    assert Token("abc\n", None, InstantClock()).headers() == {"authorization": "Bearer abc"}
 
 
 async def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:

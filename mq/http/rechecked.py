@@ -1,0 +1,63 @@
+"""A request that takes long is looked at again: its token may end, or be revoked, while it is under way."""
+
+from collections.abc import Callable
+
+from starlette.types import Message, Receive, Scope, Send
+
+from filer.errors import BraidError
+from mq.http.problems import problem_of
+from mq.http.reply import BrokenOff, problem_reply, send_reply
+from mq.http.web_pages import SAFE_METHODS
+from mq.security.standing import REVIEW_SECONDS
+
+Admit = Callable[[], BraidError | None]
+"""Why the request is not allowed now."""
+
+
+class Rechecked:
+    """The two ways of one ASGI connection.
+
+    Each part of a body is given to the endpoint only while the request is allowed: so what is done once a body is whole
+    is not done any more. An answer with messages is refused, or broken off. That of a change is sent: it was made
+    while it was allowed.
+    """
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, admit: Admit, now_seconds: Callable[[], float]
+    ) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._admit, self._now_seconds = admit, now_seconds
+        self._looked_seconds = now_seconds()
+        path: str = scope["path"]
+        # Subscriptions and sockets tell by themselves why they end (`Standing`).
+        self._gives_data = path.endswith("/claims") or (
+            scope["method"] in SAFE_METHODS and not path.endswith(("/subscribe", "/socket"))
+        )
+        self._is_refused = False
+
+    async def receive(self) -> Message:
+        """The next part of the body. Raises what `Guard.admit` raises."""
+        message = await self._receive()
+        if message["type"] == "http.request" and (refusal := self._refusal()) is not None:
+            raise refusal
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Answer a part. Raises `BrokenOff` if no more may be said."""
+        if self._is_refused:
+            return
+        refusal = self._refusal() if self._gives_data else None
+        if refusal is None:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            self._is_refused = True
+            await send_reply(problem_reply(problem_of(refusal)), self._scope, self._send)
+        else:
+            raise BrokenOff
+
+    def _refusal(self) -> BraidError | None:
+        now_seconds = self._now_seconds()
+        if now_seconds - self._looked_seconds <= REVIEW_SECONDS:
+            return None
+        self._looked_seconds = now_seconds
+        return self._admit()
