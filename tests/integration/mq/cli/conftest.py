@@ -1,7 +1,8 @@
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 from ulid import ULID
@@ -24,6 +25,12 @@ def topic() -> str:
     return f"t-{ULID()}"
 
 
+def run_alone(arguments: Sequence[str]) -> int:
+    """Run `mq` in this process. What its options put into the environment ends with it, as in a process of its own."""
+    with mock.patch.dict(os.environ):
+        return run([*arguments])
+
+
 @pytest.fixture
 def mq(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Mq:
     """Runs `mq` in this process against the broker: what it prints; it must not fail."""
@@ -33,7 +40,7 @@ def mq(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: pyte
     monkeypatch.setenv("BRAIDMQ_URL", broker.url)
 
     def call(*arguments: str) -> str:
-        code = run(arguments)
+        code = run_alone(arguments)
         out, err = capfdbinary.readouterr()
         assert (code, err.decode()) == (0, ""), err.decode()
         return out.decode()
@@ -56,7 +63,7 @@ def mq_fails(mq: Mq, capfdbinary: pytest.CaptureFixture[bytes]) -> Mq:
     """As `mq`, but it must fail: its one line on stderr, without the name in front."""
 
     def call(*arguments: str) -> str:
-        assert run(arguments) == 1
+        assert run_alone(arguments) == 1
         err = capfdbinary.readouterr().err.decode()
         assert err.startswith("mq: ") and err.count("\n") == 1, err
         return err.removeprefix("mq: ").strip()
