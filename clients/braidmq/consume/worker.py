@@ -281,8 +281,10 @@ class AsyncWorker:
                     hand.cancel()
                 await asyncio.gather(*hands, return_exceptions=True)
                 raise
-            for hand in hands:
-                hand.result()
+            # All are asked for, though all have the same to tell: asyncio complains of each that nobody has asked.
+            failures = [failure for hand in hands if (failure := hand.exception()) is not None]
+            if failures:
+                raise failures[0]
 
     async def _work(self, handler: Handler, on_error: OnError) -> None:
         while (delivery := await self.take()) is not None:

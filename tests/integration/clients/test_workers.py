@@ -1,6 +1,7 @@
 """Workers of queue groups against the broker in memory."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -303,3 +304,18 @@ async def test_a_release_whose_answer_was_lost_is_settled(broker: InMemoryBroker
             again = await worker.take()
             assert again is not None and again.deliveries == 2
             again.ack()
+
+
+async def test_what_ends_a_worker_is_told_once(
+    broker: InMemoryBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of its hands comes upon it; asyncio complained of all but one."""
+
+    async def handle(delivery: AsyncDelivery) -> None:
+        raise AssertionError(delivery)
+
+    async with AsyncClient(broker.url) as client:
+        with pytest.raises(TopicNotFound):
+            await client.worker(topic, group="g").run(handle, concurrency=5, signals=False)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
