@@ -57,3 +57,31 @@ def test_without_a_good_token_a_client_is_told_what_is_missing(asking: InMemoryB
             with pytest.raises(Unauthenticated, match="has expired: get a new one") as caught:
                 client.publish("orders-1", "x")
             assert old not in str(caught.value)
+
+
+def test_a_token_that_is_renewed_in_its_file_stops_nobody_when_the_old_one_ends(
+    asking: InMemoryBroker, maker: TokenMaker, tmp_path: Path
+) -> None:
+    """Also not within the second in which the file is not looked at."""
+    (tmp_path / "token").write_text(maker.token("topic:orders-*:manage,publish,read"))
+    with Client(asking.url, token_file=tmp_path / "token") as client:
+        client.create_topic("orders-1")
+        for n in range(3):
+            another = TokenMaker(key_id=f"next{n}", now_seconds=maker.now_seconds)
+            client.publish("orders-1", f"before {n}")
+            (tmp_path / "keys.json").write_bytes(another.key_set)
+            while not _is_refused(asking.url, maker):
+                pass
+            (tmp_path / "token").write_text(another.token("topic:orders-*:manage,publish,read"))
+            client.publish("orders-1", f"after {n}")
+            maker = another
+        assert len(list(client.browse("orders-1"))) == 6
+
+
+def _is_refused(url: str, maker: TokenMaker) -> bool:
+    with Client(url, token=maker.token("topic:orders-*:read")) as client:
+        try:
+            client.topic("orders-1")
+        except Unauthenticated:
+            return True
+        return False
