@@ -119,12 +119,12 @@ class Dispatcher:
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
 
     async def _refusal_by_members(self, scope: Scope, need: Need) -> BraidError | None:
-        """Why what is done to a topic group is not allowed: it is done to each topic in it."""
+        """Why what is done to a topic group is not allowed, or cannot be: it is done to each topic in it."""
         if need.action != "manage" or not need.topic:
             return None
         try:
             await check_members(self._broker, scope[PRINCIPAL], need.topic, "manage")
-        except Forbidden as refusal:
+        except BraidError as refusal:
             return refusal
         return None
 

@@ -6,8 +6,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from filer.clock import Clock
-from filer.errors import BraidError
-from mq.base.errors import Forbidden, NotFound
+from mq.base.errors import Conflict, Forbidden, NotFound
 from mq.broker import Broker
 from mq.http.problems import Problem
 from mq.security.grants import Action
@@ -54,15 +53,14 @@ def presigned_seconds(request: Request, clock: Clock, most_seconds: int) -> int:
 async def check_members(broker: Broker, principal: Principal, group: str, action: Action) -> None:
     """Raise `Forbidden` unless the principal may do that to all topics of a topic group; other topics have none.
 
-    The words name none of them: they may be such as the principal must not know.
+    The words name none of them: they may be such as the principal must not know. Raises what keeps the group's record
+    from being read: of a group that nobody can read, nobody knows whom it concerns.
     """
     if principal.grants.allow_everywhere(action):
         return
     try:
         grouping = (await broker.topic_groups.group(group)).state.group
-    except NotFound:
-        return
-    except BraidError:
-        grouping = None  # a topic that is no group, or one that cannot be read, which the request comes upon itself
+    except (NotFound, Conflict):
+        return  # a topic that is no group, or none at all
     if grouping is not None and not all(principal.grants.allow(action, topic) for topic in grouping.topics):
         raise Forbidden(f"{principal.name!r:.100} may not {action} every topic of topic group {group!r:.210}")

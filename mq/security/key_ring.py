@@ -51,11 +51,6 @@ class KeyRing:
         """The keys of that id, of any issuer."""
         return self._by_id.get(key_id, ())
 
-    @property
-    def issuers(self) -> frozenset[str]:
-        """All issuers that have a key."""
-        return frozenset(issuer for issuer, _ in self._keys)
-
     def with_keys_of(self, issuer: str, keys: Iterable[Key]) -> "KeyRing":
         """This ring with these keys of an issuer, in place of those it had."""
         return KeyRing([*(key for key in self._keys.values() if key.issuer != issuer), *keys])

@@ -67,7 +67,7 @@ def test_a_key_counts_for_its_issuer_only_and_is_gone_when_the_issuer_drops_it()
     ring = KeyRing(parse_key_set(key_set(ED), "a", strict=True))
     assert [key.issuer for key in ring.of_id("k1")] == ["a"] and not ring.of_id("k2")
     both = ring.with_keys_of("b", parse_key_set(key_set(EC, ED), "b", strict=True))
-    assert both.issuers == {"a", "b"} and [key.issuer for key in both.of_id("k2")] == ["b"]
+    assert [key.issuer for key in both.of_id("k2")] == ["b"]
     assert [key.issuer for key in both.of_id("k1")] == ["a", "b"]
     later = both.with_keys_of("b", [])
     assert not later.of_id("k2") and [key.issuer for key in later.of_id("k1")] == ["a"]
