@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
+Snippets = DuckDbSnippets | PythonSnippets
 TOPIC, SEGMENTS = "demo", 2
-MESSAGES = few_or_many(6_000, 10_000)
-# Readers take the processors from the publisher, so they read once for each of these.
-BETWEEN_READS = 2000
+# At least: it publishes until each reader has read a list from before a roll-up.
+MESSAGES = few_or_many(4_000, 10_000)
+# Each is a file at first, and a reader has to get through all of them in time.
+DURING_A_READ = 400
 GRACE_SECONDS = 12
 UPKEEP = ("--maintenance-interval", "0.1", "--rollup-age", "0", "--grace", str(GRACE_SECONDS))
 MOST_FILES = 20
@@ -61,7 +63,7 @@ def check_once(rows: list[Row], *, acknowledged: int, sent: int) -> None:
         assert before == list(range(len(before)))
 
 
-def listed_and_read(snippets: DuckDbSnippets | PythonSnippets) -> list[Row]:
+def listed_and_read(snippets: Snippets) -> list[Row]:
     """What was listed is there for the grace period; a reader that a busy machine made slower has to list again."""
     rows = None
     while rows is None:
@@ -71,7 +73,7 @@ def listed_and_read(snippets: DuckDbSnippets | PythonSnippets) -> list[Row]:
     return rows
 
 
-def read_in_time(snippets: DuckDbSnippets | PythonSnippets, listed_seconds: float) -> list[Row] | None:
+def read_in_time(snippets: Snippets, listed_seconds: float) -> list[Row] | None:
     """What was listed then; None where reading it took longer than it has to be there."""
     try:
         return snippets.read()
@@ -89,16 +91,18 @@ def test_each_message_once_at_every_moment(spark: "SparkSession", tmp_path: Path
     with quick_folder() as data, BrokerProcess(data=data, args=UPKEEP) as broker:
         topic = data / keys.topic_folder(TOPIC)
         httpx.put(f"{broker.url}/v1/topics/{TOPIC}", json={"segments": SEGMENTS}).raise_for_status()
-        with CountingPublisher(urlsplit(broker.url).netloc, TOPIC, MESSAGES, tmp_path) as publisher:
+        with CountingPublisher(urlsplit(broker.url).netloc, TOPIC, tmp_path) as publisher:
             read_while_publishing(topic, broker.url, publisher, spark)
-        assert publisher.acknowledged == MESSAGES
+            publisher.finish()
+            messages = publisher.acknowledged
+        assert messages >= MESSAGES
         snippets = SparkSnippets(topic, spark)
-        check_once(listed_and_read(snippets), acknowledged=MESSAGES, sent=MESSAGES)
+        check_once(listed_and_read(snippets), acknowledged=messages, sent=messages)
         await_settled(topic)
-        check_once(by_client(broker.url), acknowledged=MESSAGES, sent=MESSAGES)
+        check_once(by_client(broker.url), acknowledged=messages, sent=messages)
         # Nothing superseded is left: a bare glob will do.
         found = duckdb.sql(f"SELECT segment, _offset, value FROM '{topic}/segments/*/*.parquet' ORDER BY 1, 2")
-        check_once(rows_of(found.to_arrow_table()), acknowledged=MESSAGES, sent=MESSAGES)
+        check_once(rows_of(found.to_arrow_table()), acknowledged=messages, sent=messages)
 
 
 def read_while_publishing(topic: Path, url: str, publisher: CountingPublisher, spark: "SparkSession") -> None:
@@ -109,47 +113,46 @@ def read_while_publishing(topic: Path, url: str, publisher: CountingPublisher, s
         lambda: read_independently(topic),
         lambda: by_client(url),
     ]
-    rolled_up_between = 0
+    # Each of them, because a busy machine makes one or the other slower than what it listed has to be there.
+    unseen: list[Callable[[], Snippets]] = [
+        lambda: SparkSnippets(topic, spark),
+        lambda: DuckDbSnippets(topic),
+        lambda: PythonSnippets(topic),
+    ]
     await_first_files(topic, publisher)
-    while publisher.running:
+    while unseen or publisher.acknowledged < MESSAGES:
         for read in readers:
+            publisher.allow(DURING_A_READ)
             before = publisher.acknowledged
             rows = read()
             check_once(rows, acknowledged=before, sent=publisher.sent)
-        rolled_up_between += read_after_a_roll_up(topic, publisher, spark)
-        await_more(publisher, publisher.acknowledged + BETWEEN_READS)
-    assert rolled_up_between
+        unseen = [make for make in unseen if not read_after_a_roll_up(topic, publisher, make())]
 
 
-def read_after_a_roll_up(topic: Path, publisher: CountingPublisher, spark: "SparkSession") -> bool:
-    """Take a list, wait for a roll-up and read what was listed; whether one came and all read in time."""
+def read_after_a_roll_up(topic: Path, publisher: CountingPublisher, snippets: Snippets) -> bool:
+    """Take a list, wait for a roll-up and read what was listed; whether one came and all was read in time."""
+    publisher.allow(DURING_A_READ)
     before, names = publisher.acknowledged, file_names(topic)
-    snippets = [DuckDbSnippets(topic), PythonSnippets(topic), SparkSnippets(topic, spark)]
     listed_seconds = time.monotonic()
-    for each in snippets:
-        each.list_files()
+    snippets.list_files()
     sent = publisher.sent
     deadline = listed_seconds + GRACE_SECONDS / 4
     came = False
-    while not came and time.monotonic() < deadline and publisher.running:
+    while not came and time.monotonic() < deadline:
+        assert publisher.running
         came = any("-" in name for name in file_names(topic) - names)
         time.sleep(0.01)
-    for each in snippets:
-        rows = read_in_time(each, listed_seconds)
-        if rows is None:
-            return False  # a busy machine
-        check_once(rows, acknowledged=before, sent=sent)
+    rows = read_in_time(snippets, listed_seconds)
+    if rows is None:
+        return False  # a busy machine
+    check_once(rows, acknowledged=before, sent=sent)
     return came
 
 
 def await_first_files(topic: Path, publisher: CountingPublisher) -> None:
+    publisher.allow(DURING_A_READ)
     while len({name.partition("/")[0] for name in file_names(topic)}) < SEGMENTS:
         assert publisher.running
-        time.sleep(0.01)
-
-
-def await_more(publisher: CountingPublisher, acknowledged: int) -> None:
-    while publisher.running and publisher.acknowledged < acknowledged:
         time.sleep(0.01)
 
 
