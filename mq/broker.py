@@ -34,6 +34,8 @@ from mq.administration.memberships import Memberships
 from mq.administration.segment_counts import SegmentCounts
 from mq.administration.topic_administration import TopicAdministration
 from mq.administration.topic_groups import TopicGroups
+from mq.audit.audit_topic import AuditTopic
+from mq.audit.trail import AuditTrail
 from mq.base.broker_addresses import BrokerAddresses
 from mq.base.readiness import Readiness, readiness
 from mq.base.settings import BrokerSettings
@@ -163,6 +165,8 @@ class Broker:
         self._make_topics()
         self._make_transitions(table)
         self._make_groups()
+        audit_topic = AuditTopic(self.topics, self.administration, self.id)
+        self.audit = AuditTrail(clock, audit_topic.store) if settings.is_audited else None
         self._make_leader_side(table)
         self._make_bulk_loads()
         self._make_upkeep()
@@ -547,6 +551,8 @@ class Broker:
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        if self.audit is not None:
+            await self.audit.close()
         await self.segment_counts.close()
         await self.groups.close()
         at_rest = self._drained and all(runtime.is_at_rest() for runtime in self.topics.values())

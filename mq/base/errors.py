@@ -22,6 +22,7 @@ BraidError
 ├── Unauthenticated        the request has no credential that is accepted
 ├── Forbidden              the authorizer denied the request
 │   └── InternalTopic      the topic, or its name, is the brokers' own
+├── AuditFailed            the audit trail may lack a record of the request
 ├── NoOtherBroker          no other broker can take over
 ├── CopyRefused            a follower has helped to seal the segment, and takes no more messages of it
 ├── CopyGap                a follower lacks earlier messages of the segment
@@ -154,6 +155,10 @@ class Unauthenticated(BraidError):
 
 class Forbidden(BraidError):
     """The authorizer denied the request."""
+
+
+class AuditFailed(BraidError):
+    """The request may be missing in the audit trail, so its own answer is kept back."""
 
 
 class InternalTopic(Forbidden):

@@ -165,6 +165,11 @@ class BrokerSettings(BaseModel):
     log_format: Literal["text", "json"] = Field(
         "text", description="Lines of the log: text for people, or a JSON document each (json) for machines."
     )
+    audit: Literal["off", "on"] | None = Field(
+        None,
+        description="Record changes and refusals in the topic __audit, before they are answered; default: on with "
+        "--authorizer tokens.",
+    )
     access_log: Literal["off", "on"] = Field(
         "off", description="Log each request when it has been answered, at the level info."
     )
@@ -264,6 +269,11 @@ class BrokerSettings(BaseModel):
     )
     s3_region: str | None = Field(None, description="Region of the bucket.")
     s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether changes and refusals are recorded."""
+        return (self.audit or ("on" if self.authorizer == "tokens" else "off")) == "on"
 
     @property
     def more_hosts(self) -> list[str]:

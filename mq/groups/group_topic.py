@@ -2,8 +2,8 @@
 
 from filer.keys import GROUPS_TOPIC
 from filer.topic.topic_config import TopicConfig
+from mq.administration.own_topics import ensure_own
 from mq.administration.topic_administration import TopicAdministration
-from mq.base.errors import Conflict, NotFound
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -14,21 +14,5 @@ of busy groups split."""
 
 
 async def ensure(topics: TopicRegistry, administration: TopicAdministration) -> TopicRuntime:
-    """The running topic `__groups`, which is made if it is not there; any number of brokers may do so at once.
-
-    Raises `Conflict` for a topic of that name that a user of an earlier version has made, and as
-    `TopicAdministration.ensure`.
-    """
-    try:
-        runtime = await topics.topic(GROUPS_TOPIC)
-    except NotFound:
-        runtime = await administration.ensure(GROUPS_TOPIC, CONFIG)
-    config = runtime.state.config
-    if (config.key_type, config.value_type) != (CONFIG.key_type, CONFIG.value_type):
-        raise Conflict(
-            "topic-conflict",
-            f"topic {GROUPS_TOPIC!r} was made by a user of an earlier version: its keys are {config.key_type} and its "
-            f"values {config.value_type}, where groups need {CONFIG.key_type} and {CONFIG.value_type}. Copy it to "
-            "another topic and delete it through a broker of that version; then there are consumer groups",
-        )
-    return runtime
+    """The running topic `__groups`, which is made if it is not there. Raises as `ensure_own`."""
+    return await ensure_own(topics, administration, GROUPS_TOPIC, CONFIG, who_needs="the log of consumer groups")

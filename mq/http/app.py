@@ -40,6 +40,7 @@ from mq.http.endpoints.verification import verification_router
 from mq.http.fast_path.fast_publisher import FastPublisher
 from mq.http.guard import Guard
 from mq.http.middleware.access_log import AccessLog, words_of
+from mq.http.middleware.audited import Audited
 from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
@@ -92,6 +93,8 @@ def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
     fast_api = create_app(broker)
     add_routes(fast_api, [socket_router(broker, guard, publisher)])
     app: ASGIApp = Dispatcher(broker, guard, publisher, fast_api)
+    if broker.audit is not None:
+        app = Audited(app, broker.audit, guard)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)
     if settings.cors_origins:

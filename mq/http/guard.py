@@ -73,6 +73,13 @@ class Guard:
             allowed = not self._trusts_addresses or _is_this_machine(address)
         return allowed and why_not_changed(path) is None
 
+    def name_of(self, address: str, headers: Headers) -> str:
+        """Whose a request is that was not allowed, as far as a good credential tells; empty if there is none."""
+        try:
+            return self._principal(address, "observe", headers).name
+        except (Forbidden, Unauthenticated):
+            return ""
+
     def _principal(self, address: str, action: Action, headers: Headers) -> Principal:
         if self._credentials is not None:
             authorization = authorization_of(headers)

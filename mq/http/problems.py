@@ -87,6 +87,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.InternalTopic, "internal-topic", "The topic is the brokers' own", 403, False),
     (errors.Unauthenticated, "unauthenticated", "No credential that is accepted", UNAUTHENTICATED, False),
     (errors.Forbidden, "forbidden", "Not allowed", 403, False),
+    (errors.AuditFailed, "audit-failed", "The audit trail cannot be written", 503, False),
     (errors.NoOtherBroker, "no-other-broker", "There is no other broker to take over", 409, False),
     (errors.TransitionUnderWay, "transition-under-way", "Other transitions of the topic are under way", 409, True),
     (errors.Draining, "draining", "The broker is shutting down", 503, True),

@@ -9,12 +9,13 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from filer.errors import BraidError
-from mq.base.errors import Forbidden, Unauthenticated
+from mq.audit.records import record_of
+from mq.base.errors import AuditFailed, Forbidden, Unauthenticated
 from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher
 from mq.http.guard import Guard
-from mq.http.problems import Problem
+from mq.http.problems import Problem, problem_of
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
 from mq.http.sockets.busy_sockets import BusySockets
@@ -55,19 +56,25 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         await broker.topics.view(topic)
         if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
             return _refused(why[0], f"{why[1]}; {_ASKS}")
-        permit = partial(_refusal, guard, address, headers)
+        permit = partial(_refusal, broker, guard, address, headers)
         return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, tasks, busy))
 
     return router
 
 
-def _refusal(
-    guard: Guard, address: str, headers: list[tuple[bytes, bytes]], method: str, path: str
+async def _refusal(
+    broker: Broker, guard: Guard, address: str, headers: list[tuple[bytes, bytes]], method: str, path: str
 ) -> BraidError | None:
     """Why a frame is not allowed. It is asked for each: a token ends, or is revoked, while its socket is open."""
     try:
         guard.admit(address, method, path, headers)
     except (Forbidden, Unauthenticated) as refusal:
+        if broker.audit is not None:
+            name = guard.name_of(address, headers)
+            try:
+                await broker.audit.record(record_of(name, address, method, path, problem_of(refusal).status))
+            except AuditFailed as error:
+                return error
         return refusal
     return None
 

@@ -1,7 +1,7 @@
 """Serves one socket: takes what comes, piece by piece, and ends it with a reason."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -44,8 +44,8 @@ MOST_ASKING = 256
 LAST_ANSWERS_SECONDS = 2.0
 """So long a broker that drains waits for answers of groups. Who has none may send the request again, to another."""
 
-Permit = Callable[[str, str], BraidError | None]
-"""Why the client may not do what a request over HTTP of that method and path would."""
+Permit = Callable[[str, str], Awaitable[BraidError | None]]
+"""Why the client may not do what a request over HTTP of that method and path would. It is in the audit trail then."""
 
 
 class Session:
@@ -132,7 +132,7 @@ class Session:
             return
         try:
             if request.kind == PUBLISH:
-                self._check("POST", self._messages)
+                await self._check("POST", self._messages)
                 await self._publishes.begin(request)
                 return
             # What is asked for behind a publish finds it appended.
@@ -151,7 +151,7 @@ class Session:
             else:
                 what = "claims" if asked.mode == "queue" else "members"
                 method, path = "POST", f"/v1/topics/{self._topic}/groups/{asked.group}/{what}"
-            self._check(method, path)
+            await self._check(method, path)
             if self._standing is not None:
                 self._standing.add(need_of(method, path))
             self._subscriptions.subscribe(request)
@@ -163,7 +163,7 @@ class Session:
             self._groups.let_go(request)
         else:
             group = self._groups.group_of(request)
-            self._check("POST", f"/v1/topics/{self._topic}/groups/{group}/{OPERATIONS[kind]}")
+            await self._check("POST", f"/v1/topics/{self._topic}/groups/{group}/{OPERATIONS[kind]}")
             while len(self._asking) >= MOST_ASKING:
                 await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
             task = asyncio.create_task(self._ask(request, group), name=f"{kind} of a socket")
@@ -179,10 +179,10 @@ class Session:
         except Exception as error:
             self._answers.refused(request.id, orjson.dumps(problem_document(error, self._path)))
 
-    def _check(self, method: str, path: str) -> None:
+    async def _check(self, method: str, path: str) -> None:
         """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""
         if path not in self._permitted:
-            if (refusal := self._permit(method, path)) is not None:
+            if (refusal := await self._permit(method, path)) is not None:
                 raise refusal
             self._permitted.add(path)
 

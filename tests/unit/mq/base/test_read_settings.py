@@ -33,6 +33,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "log_level": "debug",
         "log_format": "json",
         "access_log": "on",
+        "audit": "on",
         "insecure": "True",
     }.get(field, "10000000")  # fmt: skip
     clustered, tls, asking = (

@@ -1,0 +1,26 @@
+"""The topic `__audit`, which holds the audit trail. The broker that has something to record first makes it."""
+
+from filer.keys import AUDIT_TOPIC
+from filer.topic.topic_config import Retention, TopicConfig
+from mq.administration.own_topics import ensure_own
+from mq.administration.topic_administration import TopicAdministration
+from mq.audit.gathering import Gathering
+from mq.audit.records import KEY_TYPE, VALUE_TYPE, rows_of
+from mq.topic.topic_registry import TopicRegistry
+
+RETENTION_SECONDS = 400 * 86_400
+"""A year, and some time to look at it."""
+CONFIG = TopicConfig(key_type=KEY_TYPE, value_type=VALUE_TYPE, retention=Retention(seconds=RETENTION_SECONDS))
+
+
+class AuditTopic:
+    """Publishes records to the topic, for the broker of that id."""
+
+    def __init__(self, topics: TopicRegistry, administration: TopicAdministration, broker: str) -> None:
+        self._topics, self._administration, self._broker = topics, administration, broker
+
+    async def store(self, records: Gathering) -> None:
+        """Have records on the store. Raises `BraidError`: then some may be there, or come there later."""
+        runtime = await ensure_own(self._topics, self._administration, AUDIT_TOPIC, CONFIG, who_needs="the audit trail")
+        rows = rows_of(records, self._broker)
+        await runtime.publisher.publish_rows(rows, rows.nbytes)

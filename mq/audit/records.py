@@ -1,0 +1,122 @@
+"""What the audit trail says: one record for each change that was asked for, one for refusals that are alike. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import orjson
+import pyarrow as pa
+
+from filer.format.schema import rows_schema
+from mq.security.grants import Action
+from mq.security.needs import Need, need_of
+
+Outcome: TypeAlias = Literal["done", "failed", "refused"]
+KEY_TYPE: Literal["string"] = "string"
+VALUE_TYPE: Literal["json"] = "json"
+FORMAT = 1
+REFUSED = (401, 403)
+"""The statuses that say that a request is not allowed."""
+MOST_REQUEST_CHARACTERS = 300
+MANY = "(many)"
+"""Stands for what was different among refusals that are counted together."""
+_SECRET_BEHIND = "uploads"
+"""What follows is an upload's id: whoever has it may write."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """A request that changes something, or one that was refused.
+
+    `principal` is empty where nobody is known by their credential. `request` is its method and path, without the query.
+    """
+
+    principal: str
+    address: str
+    action: Action
+    resource: str
+    request: str
+    outcome: Outcome
+    status: int
+    request_id: str = ""
+
+    @property
+    def alike(self) -> "AuditRecord":
+        """What refusals have in common that are counted together."""
+        return AuditRecord(
+            self.principal, self.address, self.action, self.resource, self.request, self.outcome, self.status
+        )
+
+    @property
+    def overflowing(self) -> "AuditRecord":
+        """What is left of a refusal where too many different ones come at a time: it is counted."""
+        return AuditRecord(MANY, MANY, self.action, MANY, MANY, self.outcome, self.status)
+
+
+def record_of(
+    principal: str, address: str, method: str, path: str, status: int, *, request_id: str = ""
+) -> AuditRecord:
+    """The record of a request that is answered with that status."""
+    need = need_of(method, path)
+    return AuditRecord(
+        principal,
+        address,
+        need.action,
+        _resource_of(need),
+        _request_of(method, path),
+        _outcome_of(status),
+        status,
+        request_id,
+    )
+
+
+def _resource_of(need: Need) -> str:
+    """What a request is about, written as the subject of a grant: `topic:orders`, `topic:orders/billing`, `cluster`."""
+    if need.subject == "topic":
+        return f"topic:{need.topic:.210}"
+    if need.subject == "group":
+        return f"topic:{need.topic:.210}/{need.group:.210}"
+    return need.subject
+
+
+def _request_of(method: str, path: str) -> str:
+    """A request as the trail has it. The id of an upload is left out."""
+    before, found, _ = path.partition(f"/{_SECRET_BEHIND}/")
+    shown = f"{before}{found}(id)" if found else path
+    return f"{method} {shown:.{MOST_REQUEST_CHARACTERS}}"
+
+
+def _outcome_of(status: int) -> Outcome:
+    """What an answer says of a request."""
+    if status in REFUSED:
+        return "refused"
+    return "done" if status < 400 else "failed"
+
+
+def rows_of(records: Iterable[tuple[AuditRecord, int]], broker: str) -> pa.RecordBatch:
+    """The messages of records, each with how often it counts. Keys are principals, so those of one keep their order."""
+    listed = list(records)
+    schema = rows_schema(KEY_TYPE, VALUE_TYPE)
+    columns: Mapping[str, list[str | None]] = {
+        "key": [record.principal or None for record, _ in listed],
+        "value": [orjson.dumps(_document(record, count, broker)).decode() for record, count in listed],
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns.get(field.name, [None] * len(listed)), field.type) for field in schema], schema=schema
+    )
+
+
+def _document(record: AuditRecord, count: int, broker: str) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "principal": record.principal or None,
+        "address": record.address,
+        "action": record.action,
+        "resource": record.resource,
+        "request": record.request,
+        "outcome": record.outcome,
+        "status": record.status,
+        "count": count,
+        "broker": broker,
+        "request_id": record.request_id or None,
+    }

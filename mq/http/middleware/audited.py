@@ -1,0 +1,73 @@
+"""Has changes and refusals in the audit trail before they are answered."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from filer import request_ids
+from mq.audit.records import REFUSED, AuditRecord, record_of
+from mq.audit.trail import AuditTrail
+from mq.base.errors import AuditFailed
+from mq.http.guard import Guard
+from mq.http.principals import PRINCIPAL
+from mq.http.problems import problem_of
+from mq.http.reply import problem_reply, send_reply
+from mq.http.web_pages import SAFE_METHODS
+from mq.peers.calls import PREFIX
+from mq.security.needs import need_of
+
+_SMALL_STEPS = ("/urls",)
+"""What a bulk load asks for on its way. Its begin and its end are recorded."""
+
+
+class Audited:
+    """Around the dispatcher: all answers pass here, also those of publishes that the fast path leaves to it."""
+
+    def __init__(self, app: ASGIApp, trail: AuditTrail, guard: Guard) -> None:
+        self._app, self._trail, self._guard = app, trail, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        kept_back = False
+
+        async def recorded(message: Message) -> None:
+            nonlocal kept_back
+            if kept_back:
+                return
+            if message["type"] == "http.response.start" and (record := self._record(scope, message["status"])):
+                try:
+                    await self._trail.record(record)
+                except AuditFailed as error:
+                    kept_back = True
+                    told = AuditFailed(f"{_told_of(record)}, but {error}")
+                    await send_reply(problem_reply(problem_of(told)), scope, send)
+                    return
+            await send(message)
+
+        await self._app(scope, receive, recorded)
+
+    def _record(self, scope: Scope, status: int) -> AuditRecord | None:
+        """What to record of a request that is answered so, if anything."""
+        method, path = scope["method"], scope["path"]
+        if status not in REFUSED and not changes(method, path):
+            return None
+        client = scope.get("client")
+        address = client[0] if client else ""
+        principal = scope.get(PRINCIPAL)
+        name = self._guard.name_of(address, scope["headers"]) if principal is None else principal.name
+        return record_of(name, address, method, path, status, request_id=request_ids.current() or "")
+
+
+def changes(method: str, path: str) -> bool:
+    """Whether a request changes what there is, other than by messages and by what consumers have seen of them."""
+    if method in SAFE_METHODS or path.startswith(PREFIX):
+        return False
+    action = need_of(method, path).action
+    return action == "manage" or (action == "load" and method != "PUT" and not path.endswith(_SMALL_STEPS))
+
+
+def _told_of(record: AuditRecord) -> str:
+    if record.outcome == "refused":
+        return "the request was refused"
+    return f"the request was {'done' if record.outcome == 'done' else 'not done'} (status {record.status})"

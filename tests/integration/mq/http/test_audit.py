@@ -1,0 +1,191 @@
+"""The audit trail: every change and every refusal is there when its answer is, and says who, what and how it ended."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from filer import request_ids
+from filer.clock import SystemClock
+from filer.errors import StoreError
+from filer.keys import AUDIT_TOPIC
+from filer.stores.memory_store import MemoryStore
+from mq.http.middleware.audited import changes
+from mq.security.needs import NEEDS
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.broker.socket_client import socket_client
+from tests.support.token_maker import TokenMaker
+
+EVERYTHING = ("topic:*:*", "cluster:*", "topic:__audit:read")
+MESSAGES = f"/v1/topics/{AUDIT_TOPIC}/messages"
+
+
+class BrokenStore(MemoryStore):
+    """Takes no file of the audit trail while it is broken."""
+
+    is_broken = False
+
+    async def create(self, key: str, *arguments: Any, **options: Any) -> None:
+        if self.is_broken and f"/{AUDIT_TOPIC}/" in key:
+            raise StoreError("the disk is full")
+        await super().create(key, *arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def maker() -> TokenMaker:
+    return TokenMaker(now_seconds=SystemClock().now_us() / 1e6)
+
+
+@pytest.fixture
+def store() -> BrokenStore:
+    return BrokenStore()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, maker: TokenMaker, store: BrokenStore) -> AsyncIterator[HttpBroker]:
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    async with http_broker(
+        store, authorizer="tokens", token_keys=tmp_path / "keys.json", publish_timeout=0.5
+    ) as served:
+        served.client.headers["authorization"] = f"Bearer {maker.token(*EVERYTHING)}"
+        yield served
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def trail(broker: HttpBroker) -> list[dict[str, Any]]:
+    """All that was recorded, in its order; it takes a grant that names the topic."""
+    answer = await broker.client.get(MESSAGES, headers={"accept": "application/json"}, params={"from": "earliest"})
+    return [each["value"] for each in answer.raise_for_status().json()["messages"]]
+
+
+async def test_changes_are_recorded_as_they_end(broker: HttpBroker) -> None:
+    for method, path, status in (
+        ("PUT", "/v1/topics/orders", 201),
+        ("PUT", "/v1/topics/orders", 412),
+        ("PUT", "/v1/topics/orders/groups/billing", 201),
+        ("POST", "/v1/topics/orders/segments/0/split", 200),
+        ("DELETE", "/v1/topics/orders/groups/billing", 204),
+        ("DELETE", "/v1/topics/nothing", 404),
+        ("DELETE", "/v1/topics/orders", 204),
+    ):
+        headers = {"if-none-match": "*"} if status == 412 else {}
+        answer = await broker.client.request(method, path, headers=headers)
+        assert answer.status_code == status, answer.text
+        last = (await trail(broker))[-1]
+        assert last == {
+            "format": 1,
+            "principal": "ann",
+            "address": "127.0.0.1",
+            "action": "manage",
+            "resource": "topic:" + path.split("/")[3] + "/billing" * path.endswith("billing"),
+            "request": f"{method} {path}",
+            "outcome": "done" if status < 400 else "failed",
+            "status": status,
+            "count": 1,
+            "broker": broker.broker.id,
+            "request_id": answer.headers[request_ids.HEADER],
+        }
+
+
+async def test_refusals_are_recorded_on_every_path(broker: HttpBroker, maker: TokenMaker) -> None:
+    """Those of the fast path, of an upload whose id is secret, of a socket's frame, of a topic group's member."""
+    await broker.client.put("/v1/topics/bills")
+    (await broker.client.put("/v1/topic-groups/all", json={"topics": ["orders"]})).raise_for_status()
+    token = maker.token("topic:all:manage,observe", "topic:bills:observe")
+    before = len(await trail(broker))
+    for method, path, headers in (
+        ("POST", "/v1/topics/bills/messages", bearer(token)),
+        ("POST", "/v1/topics/bills/messages", bearer("nonsense")),
+        ("PUT", "/v1/topics/bills/uploads/s3cr3t", bearer(token)),
+        ("DELETE", "/v1/topic-groups/all", bearer(token)),
+        ("GET", "/metrics", bearer(token)),
+        ("POST", "/v1/topics/__audit/messages", {}),
+        ("POST", "/internal/v1/refresh", {}),
+    ):
+        answer = await broker.client.request(method, path, headers=headers)
+        assert answer.status_code in (401, 403), (path, answer.text)
+    async with socket_client(broker.url, "bills", additional_headers=bearer(token)) as socket:
+        await socket.problem("forbidden", publish=[{"value": "x"}])
+    told = [
+        (each["principal"], each["request"], each["status"], each["count"]) for each in (await trail(broker))[before:]
+    ]
+    assert told == [
+        ("ann", "POST /v1/topics/bills/messages", 403, 1),
+        (None, "POST /v1/topics/bills/messages", 401, 1),
+        ("ann", "PUT /v1/topics/bills/uploads/(id)", 403, 1),
+        ("ann", "DELETE /v1/topic-groups/all", 403, 1),
+        ("ann", "GET /metrics", 403, 1),
+        ("ann", "POST /v1/topics/__audit/messages", 403, 1),
+        ("ann", "POST /internal/v1/refresh", 403, 1),
+        ("ann", "POST /v1/topics/bills/messages", 403, 1),
+    ]
+
+
+async def test_reads_and_messages_are_not_recorded(broker: HttpBroker) -> None:
+    await broker.client.put("/v1/topics/orders")
+    before = len(await trail(broker))
+    await broker.client.post("/v1/topics/orders/messages", content=b"x")
+    await broker.client.get("/v1/topics/orders/messages")
+    await broker.client.get("/v1/topics/missing")
+    await broker.client.post("/v1/topics/orders/groups/g/claims", json={})
+    assert len(await trail(broker)) == before
+
+
+async def test_what_cannot_be_recorded_is_not_answered_as_if_it_were(broker: HttpBroker, store: BrokenStore) -> None:
+    await broker.client.put("/v1/topics/first")
+    store.is_broken = True
+    done = await broker.client.put("/v1/topics/orders")
+    check_problem(done, 503, "audit-failed", "the request was done (status 201), but it cannot be recorded")
+    refused = await broker.client.delete("/v1/topics/orders", headers=bearer("nonsense"))
+    check_problem(refused, 503, "audit-failed", "the request was refused, but")
+    assert (await broker.client.get("/v1/topics/orders")).status_code == 200
+    store.is_broken = False
+    # The segment is taken up again first.
+    async with asyncio.timeout(30):
+        while (again := await broker.client.put("/v1/topics/second")).status_code == 503:
+            check_problem(again, 503, "audit-failed")
+    assert (await trail(broker))[-1]["request"] == "PUT /v1/topics/second"
+
+
+async def test_a_flood_of_refusals_is_a_few_records(broker: HttpBroker) -> None:
+    await broker.client.put("/v1/topics/orders")
+    before = len(await trail(broker))
+
+    async def knock(session: aiohttp.ClientSession) -> None:
+        for _ in range(10):
+            async with session.get(f"{broker.url}/v1/topics/orders", headers=bearer("nonsense")) as answer:
+                assert answer.status == 401
+
+    async with aiohttp.ClientSession() as session:
+        await asyncio.gather(*(knock(session) for _ in range(60)))
+    recorded = (await trail(broker))[before:]
+    assert sum(each["count"] for each in recorded) == 600
+    assert len(recorded) < 60
+
+
+async def test_without_tokens_nothing_is_recorded_unless_asked_for() -> None:
+    async with http_broker(MemoryStore()) as plain:
+        await plain.client.put("/v1/topics/orders")
+        assert (await plain.client.get(f"/v1/topics/{AUDIT_TOPIC}")).status_code == 404
+    async with http_broker(MemoryStore(), audit="on") as asked:
+        await asked.client.put("/v1/topics/orders")
+        assert [each["principal"] for each in await trail(asked)] == ["anybody"]
+
+
+def test_which_routes_change_something() -> None:
+    """Derived from what they need, so a new route that manages something is recorded."""
+    recorded = {(method, template) for method, template in NEEDS if changes(method, template)}
+    manage = {route for route, (action, _) in NEEDS.items() if action == "manage"}
+    assert recorded - manage == {
+        ("POST", "/v1/topics/{topic}/loads"),
+        ("POST", "/v1/topics/{topic}/loads/{load}"),
+        ("DELETE", "/v1/topics/{topic}/loads/{load}"),
+    }
+    assert manage <= recorded
