@@ -56,10 +56,15 @@ from mq.maintenance.scrubber import Scrubber
 from mq.maintenance.topic_loading import TopicLoading
 from mq.maintenance.verifications import Verifications
 from mq.metrics.metrics import Metrics
+from mq.peer_keys.incoming import Incoming
+from mq.peer_keys.kept_keys import KeptKeys
+from mq.peer_keys.outgoing import Outgoing
 from mq.peers.broker_sights import BrokerSights
 from mq.peers.http_peers import POLLS_PER_BROKER, HttpPeers
+from mq.peers.introduction import introduce
 from mq.peers.last_heard import LastHeard
 from mq.peers.peers import Peers
+from mq.peers.proven_sender import ProvenSender
 from mq.peers.refusal_teller import RefusalTeller
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
@@ -106,7 +111,7 @@ class Broker:
     calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
     `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
     new one, and leaves no trace of its end. `peer_tls` is for calls to
-    other brokers; without it, the system's CAs count.
+    other brokers; without it, the system's CAs count. By `peer_keys` brokers prove to each other who they are.
     """
 
     def __init__(
@@ -122,13 +127,21 @@ class Broker:
         tracer: Tracer = NO_TRACER,
         incarnation: Incarnation | None = None,
         peer_tls: ssl.SSLContext | None = None,
+        peer_keys: KeptKeys | None = None,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
         self.payloads, self.store_health = payloads, store_health or StoreHealth(clock)
         self.tracer = tracer
-        self.peers = Peers(peers or HttpPeers(tls=peer_tls), peers or HttpPeers(POLLS_PER_BROKER, tls=peer_tls))
         self.incarnation = incarnation or Incarnation(None, clock, settings.broker)
         self.id = self.incarnation.broker
+        self.peer_keys = peer_keys
+        self.incoming = None if peer_keys is None else Incoming(peer_keys, clock, self.id)
+        proven = (
+            None
+            if peer_keys is None
+            else ProvenSender(Outgoing(peer_keys, clock, self.id), is_optional=settings.peer_keys_optional)
+        )
+        self.peers = Peers(peers or HttpPeers(tls=peer_tls), peers or HttpPeers(POLLS_PER_BROKER, tls=peer_tls), proven)
         self.new_request_id = request_ids.maker(clock)
         self.access = access_of(settings, clock)
         self.last_heard = LastHeard(clock)
@@ -440,6 +453,8 @@ class Broker:
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
         await self.access.open()
         self._loops.append(asyncio.create_task(self.access.watch(), name="credentials"))
+        if self.peer_keys is not None:
+            self._loops.append(asyncio.create_task(self.peer_keys.watch(), name="peer keys"))
         lags = LagWatch(self.groups.known, self.groups.source, self.metrics.groups, self.clock)
         self._loops.append(asyncio.create_task(lags.run(), name="lags of groups"))
         await check_fencing(self.store, self.clock)
@@ -451,6 +466,11 @@ class Broker:
             _log.warning("broker_before_not_stopped", broker=before, store=self.store.uri(keys.INCARNATION))
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         self.peers.open(self.cluster.secret, self.id)
+        if self.incoming is not None:
+            self.incoming.announced_at(url)
+        if self._clustered:
+            others = [each for each in await self.coordinator.look() if each.store in ("", self.cluster.id)]
+            await introduce(self.peers, others)
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)
         await self.drainer.join(info)
         self._check_store(self.cluster.id)

@@ -34,12 +34,16 @@ class BrokerInfo:
 class Coordinator(Protocol):
     """Membership, leadership and changes of topics as a broker sees them. All calls belong to the event loop's thread.
 
-    All methods but `join` and `leave` return at once, from what is known.
+    All methods but `look`, `join` and `leave` return at once, from what is known.
     """
 
     @property
     def session_timeout_seconds(self) -> float:
         """How long the others count a silent broker as alive; 0 if there are no others."""
+        ...
+
+    async def look(self) -> Sequence[BrokerInfo]:
+        """The live brokers, as one that has not joined sees them. Raises as `join`."""
         ...
 
     async def join(self, broker: BrokerInfo) -> None:
@@ -117,6 +121,10 @@ class InProcessCoordinator:
     def session_timeout_seconds(self) -> float:
         """There are no others."""
         return 0.0
+
+    async def look(self) -> Sequence[BrokerInfo]:
+        """There are no others."""
+        return ()
 
     async def join(self, broker: BrokerInfo) -> None:
         """Announce this broker."""

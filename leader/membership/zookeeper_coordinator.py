@@ -114,6 +114,10 @@ class ZooKeeperCoordinator:
 
     # -- life ----------------------------------------------------------------------------------------------
 
+    async def look(self) -> Sequence[BrokerInfo]:
+        """The live brokers, the one with the oldest node first. Raises as `join`."""
+        return await self._rounds.look()
+
     async def join(self, broker: BrokerInfo) -> None:
         """Announce this broker, and keep it announced. Called again with the same id, the next round announces it anew.
 

@@ -62,10 +62,11 @@ class Paths:
 class Errand:
     """What a round does: register `broker`, increment the counters of `announce`, read and watch those of `read`.
 
-    With `may_lead`, the broker leads if nobody else does; without it, it stops leading.
+    With `may_lead`, the broker leads if nobody else does; without it, it stops leading. Without a `broker` it changes
+    nothing, and only looks who is there.
     """
 
-    broker: BrokerInfo
+    broker: BrokerInfo | None
     announce: Sequence[str] = ()
     read: Sequence[str] = ()
     may_lead: bool = True
@@ -115,8 +116,9 @@ class ZooKeeperRound:
         # ZooKeeper's own leader answers this. A member that is cut off from the others would go on answering reads
         # while the others let this session expire.
         self._wait(self._client.sync_async(self._paths.root))
+        if (me := errand.broker) is None:
+            return self._look(granted_seconds)
         self._announce(errand.announce)
-        me = errand.broker
         self._hold(self._paths.broker(me.id), orjson.dumps(asdict(me)), lambda held: True)
         leader = self._lead(me.id) if errand.may_lead else self._resign(me.id)
         brokers = self._brokers()
@@ -124,6 +126,12 @@ class ZooKeeperRound:
         if _session_of(self._client) != self._session:
             raise CoordinationFailed("the session ended meanwhile")
         return RoundResult(granted_seconds(), brokers, leader, leader == me.id, counters, self._session)
+
+    def _look(self, granted_seconds: Callable[[], float]) -> RoundResult:
+        brokers: tuple[BrokerInfo, ...] = ()
+        with contextlib.suppress(NoNodeError):
+            brokers = self._brokers()
+        return RoundResult(granted_seconds(), brokers, None, False, {}, self._session)
 
     def _lead(self, me: str) -> str:
         """The id of the leader, after trying to lead."""

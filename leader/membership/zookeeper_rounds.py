@@ -5,7 +5,7 @@ A round is done every sixth of the session time-out, and whenever a watch says t
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol
 
@@ -22,6 +22,7 @@ LEAVE_SECONDS = 3.0
 _INTERVAL_SHARE = 1 / 6
 _LONGEST_INTERVAL_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_LOOK_PAUSE_SECONDS = 0.1
 # Changes come in bursts: one round serves all changes within so long.
 _BURST_SECONDS = 0.02
 
@@ -60,6 +61,7 @@ class ZooKeeperRounds:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: CoordinationFailed | None = None
+        self._has_looked = False
         self._wake, self._proven, self._joined = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def wake(self) -> None:
@@ -72,6 +74,19 @@ class ZooKeeperRounds:
             # If the event loop was closed meanwhile, nothing is left to notify.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call, *args)
+
+    async def look(self) -> Sequence[BrokerInfo]:
+        """As `Coordinator.look`."""
+        loop, failure = asyncio.get_running_loop(), None
+        self._has_looked = True
+        deadline_seconds = self._clock.monotonic_seconds() + JOIN_SECONDS
+        while self._clock.monotonic_seconds() < deadline_seconds:
+            try:
+                return (await loop.run_in_executor(self._executor, self._session.round, Errand(None))).brokers
+            except CoordinationFailed as error:
+                failure = error
+            await self._clock.sleep(_LOOK_PAUSE_SECONDS)
+        raise CoordinationFailed(await self._explain(failure))
 
     async def join(self, broker: BrokerInfo) -> None:
         """As `Coordinator.join`."""
@@ -100,8 +115,8 @@ class ZooKeeperRounds:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._loop is not None:
-            self._loop = None
+        if self._loop is not None or self._has_looked:
+            self._loop, self._has_looked = None, False
             closing = asyncio.get_running_loop().run_in_executor(self._executor, self._session.close, LEAVE_SECONDS)
             with contextlib.suppress(TimeoutError):
                 # A round that is still under way on that thread comes first, and takes some seconds at most.

@@ -30,7 +30,9 @@ BraidError
 ├── OwnerSilent            a segment's owner does not answer, so its newest messages cannot be read
 ├── PeerUnreachable        another broker certainly did not receive the request
 ├── PeerFailed             another broker refused the request
+│   └── PeerDenied         another broker does not take this one for one of its cluster
 └── PeerSilent             another broker may have received the request: an OutcomeUnknown
+    └── PeerUnproven       an answer that no broker of the cluster is known to have given
 """
 
 from collections.abc import Sequence
@@ -197,5 +199,13 @@ class PeerFailed(BraidError):
     """Another broker refused the request."""
 
 
+class PeerDenied(PeerFailed):
+    """Another broker does not take this one for a broker of its cluster."""
+
+
 class PeerSilent(OutcomeUnknown):
     """Another broker gave no conclusive answer: the request may or may not have taken effect."""
+
+
+class PeerUnproven(PeerSilent):
+    """An answer came that no broker of the cluster has signed: whoever gave it may also have passed the request on."""

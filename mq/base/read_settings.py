@@ -17,7 +17,9 @@ Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
 _OF_CLIENTS = ("URL", "CA", "CLIENT_CERT", "CLIENT_KEY", "TOKEN", "TOKEN_FILE")
-OTHER_VARIABLES = frozenset({"BRAIDMQ_CONFIG", *(f"BRAIDMQ_{name}" for name in _OF_CLIENTS)})
+# Those that have a secret itself: a flag would show it to everybody on the machine.
+_SECRETS = ("BRAIDMQ_PEER_KEYS_TEXT",)
+OTHER_VARIABLES = frozenset({"BRAIDMQ_CONFIG", *_SECRETS, *(f"BRAIDMQ_{name}" for name in _OF_CLIENTS)})
 
 
 def variable_of(field: str) -> str:
@@ -82,6 +84,7 @@ def resolve_settings(
         raise InvalidConfig(_explain(error, layers.origins)) from error
     _refuse_nonsense(loaded, layers.origins)
     _refuse_half_tls(loaded, layers.origins)
+    _refuse_half_keys(loaded, layers.origins, environment)
     _refuse_exposure(loaded, layers.origins)
     if loaded.tracing != "off":
         check_trace_environment(environment, layers.origins["tracing"].name)
@@ -163,6 +166,21 @@ def _refuse_half_tls(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
         raise InvalidConfig(
             f"{origins['advertise'].name}: with --tls-cert this broker speaks TLS only: give an address that begins "
             f"with https://, not {settings.advertise!r}"
+        )
+
+
+def _refuse_half_keys(settings: BrokerSettings, origins: Mapping[str, Origin], environment: Mapping[str, str]) -> None:
+    """Refuse keys of brokers that are given twice, or not at all."""
+    has_text = bool(environment.get("BRAIDMQ_PEER_KEYS_TEXT"))
+    if settings.peer_keys is not None and has_text:
+        raise InvalidConfig(
+            f"{origins['peer_keys'].name}: BRAIDMQ_PEER_KEYS_TEXT has peer keys too: give the file or the variable"
+        )
+    if settings.peer_keys_optional and settings.peer_keys is None and not has_text:
+        raise InvalidConfig(f"{origins['peer_keys_optional'].name}: there are no peer keys: give --peer-keys too")
+    if settings.peer_keys is not None and settings.zookeeper is None:
+        raise InvalidConfig(
+            f"{origins['peer_keys'].name}: without --zookeeper a broker is on its own and calls no others"
         )
 
 

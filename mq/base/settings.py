@@ -130,6 +130,14 @@ class BrokerSettings(BaseModel):
     tls_ca: Path | None = Field(
         None, description="File of the CAs by which other brokers' certificates are checked; else the system's."
     )
+    peer_keys: Path | None = Field(
+        None,
+        description="File of the keys by which brokers prove to each other who they are; read when it changes. "
+        "`mq peer-keys` makes it.",
+    )
+    peer_keys_optional: bool = Field(
+        False, description="Go on with brokers that have no peer keys yet, by the secret in the store."
+    )
     insecure: bool = Field(
         False, description="Listen beyond this machine though nobody is asked who it is, or what is sent can be read."
     )

@@ -176,6 +176,27 @@ COMMANDS: dict[str, Place | Group] = {
             ),
         },
     ),
+    "peer-keys": Group(
+        "Make and rotate the keys by which brokers prove to each other who they are.",
+        {
+            "add": Place(
+                "mq.cli.server.peer_keys:add",
+                "Add a new key, which signs nothing yet. The first time, make the file with a key that signs.",
+            ),
+            "use": Place(
+                "mq.cli.server.peer_keys:use",
+                "Have the newest key sign. Do it once all brokers have the file with that key.",
+            ),
+            "drop": Place(
+                "mq.cli.server.peer_keys:drop",
+                "Remove all keys but the one that signs. Do it once it signs at all brokers.",
+            ),
+            "list": Place(
+                "mq.cli.server.peer_keys:list_keys",
+                "List the ids of the keys, the one that signs first. Secrets are not shown.",
+            ),
+        },
+    ),
     "pipeline": Place("mq.cli.pipeline:app", "Run jobs on a topic's files, on Spark."),
 }
 """In the order of the help. A test compares the summaries with the commands."""

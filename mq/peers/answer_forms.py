@@ -20,7 +20,16 @@ from filer.errors import (
 from filer.format.requests import Position
 from leader.membership.refusing_brokers import SIGHTS, Sight
 from leader.transitions import SealedEnd
-from mq.base.errors import CopyGap, CopyRefused, Draining, FrontStoreFull, NoOtherBroker, PeerFailed, PeerSilent
+from mq.base.errors import (
+    CopyGap,
+    CopyRefused,
+    Draining,
+    FrontStoreFull,
+    NoOtherBroker,
+    PeerDenied,
+    PeerFailed,
+    PeerSilent,
+)
 from mq.peers.traffic_report import (
     ShownTraffic,
     pack_averages,
@@ -47,6 +56,7 @@ _ERRORS: Mapping[str, type[BraidError]] = {
     "sequence-expired": SequenceExpired,
     "no-other-broker": NoOtherBroker,
     "draining": Draining,
+    "forbidden": PeerDenied,
     "store-unavailable": OutcomeUnknown,
 }
 # An object that the peer cannot read. What it says of the object is passed on.

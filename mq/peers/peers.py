@@ -1,7 +1,8 @@
 """The caller's side of the protocol between brokers.
 
-Each request carries a secret that is derived from the cluster's record on the store. It protects as much as that record
-does: a client that can read the record can do everything anyway.
+With keys of brokers (`mq/peer_keys`), each request and each answer is signed. Without them, each request carries a
+secret that is derived from the cluster's record on the store. It protects as much as that record does: a client that
+can read the record can do everything anyway.
 """
 
 import hashlib
@@ -56,6 +57,7 @@ from mq.peers.calls import (
 from mq.peers.group_call import GroupReply, GroupRequest, pack_group_call
 from mq.peers.older_brokers import OlderBrokers
 from mq.peers.part_batch import Part, pack_parts
+from mq.peers.proven_sender import PeerRequest, ProvenSender
 from mq.peers.traffic_report import ShownTraffic, TrafficReport, pack_averages, pack_report
 from mq.peers.transport import PeerAnswer, PeerTransport
 
@@ -84,11 +86,13 @@ class Peers:
     All calls raise `PeerUnreachable` if the request certainly did not arrive, `OutcomeUnknown` if it may have taken
     effect, and `PeerFailed` if the broker refused it for a reason that has no error of its own here.
 
-    `when_refused` names who is told of the URL wherever nobody listens.
+    `when_refused` names who is told of the URL wherever nobody listens. `proven` signs requests and checks answers.
     """
 
-    def __init__(self, transport: PeerTransport, polls: PeerTransport | None = None) -> None:
-        self._transport, self._polls = transport, polls or transport
+    def __init__(
+        self, transport: PeerTransport, polls: PeerTransport | None = None, proven: ProvenSender | None = None
+    ) -> None:
+        self._transport, self._polls, self._proven = transport, polls or transport, proven
         self._older = OlderBrokers()
         self._secret = self._broker = ""
         self._on_refused: Callable[[str], None] = lambda url: None
@@ -260,7 +264,9 @@ class Peers:
     ) -> A:
         if url is None:
             raise PeerUnreachable("the address of that broker is not known")
-        headers = {SECRET_HEADER: self._secret, BROKER_HEADER: self._broker, "Content-Type": ARROW}
+        headers = {BROKER_HEADER: self._broker, "Content-Type": ARROW}
+        if self._proven is None or self._proven.is_optional:
+            headers[SECRET_HEADER] = self._secret
         if (request_id := request_ids.current()) is not None:
             headers[request_ids.HEADER] = request_id
         for carrier in tracing.current().carriers()[:1]:
@@ -268,9 +274,12 @@ class Peers:
         by, base_url = transport or self._transport, url.rstrip("/")
 
         async def send(form: Call[P, A]) -> PeerAnswer:
-            target = base_url + form.target(parameters)
+            target = form.target(parameters)
             try:
-                return await by.send(form.method, target, headers, body, timeout_seconds=timeout_seconds)
+                if self._proven is None:
+                    return await by.send(form.method, base_url + target, headers, body, timeout_seconds=timeout_seconds)
+                request = PeerRequest(form.method, base_url, target, headers, body)
+                return await self._proven.send(by, request, timeout_seconds=timeout_seconds)
             except PeerRefused:
                 if not is_look:
                     self._on_refused(url)

@@ -32,6 +32,7 @@ from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_served
+from mq.peer_keys.kept_keys import VARIABLE, KeptKeys, kept_keys
 from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.limits import connection_limits, open_files, raise_open_files
 from mq.process.connections.tls_handshake import TlsDoor
@@ -104,7 +105,8 @@ async def _serve(
         aside.append(asyncio.create_task(give_back(heap, clock), name="freed memory"))
     tracer = open_tracer(settings, os.environ)
     try:
-        broker = await _broker(settings, clock, tracer, stop, certificates.peers)
+        peer_keys = kept_keys(settings.peer_keys, os.environ.get(VARIABLE), clock)
+        broker = await _broker(settings, clock, tracer, stop, certificates.peers, peer_keys)
         if broker is not None:
             await _run(broker, sock, stop, on_ready, certificates.server)
     finally:
@@ -134,7 +136,12 @@ async def _run(
 
 
 async def _broker(
-    settings: BrokerSettings, clock: Clock, tracer: Tracer, stop: StopSignals, peer_tls: ssl.SSLContext | None
+    settings: BrokerSettings,
+    clock: Clock,
+    tracer: Tracer,
+    stop: StopSignals,
+    peer_tls: ssl.SSLContext | None,
+    peer_keys: KeptKeys | None,
 ) -> Broker | None:
     """The broker that is to be started; None if the process is asked to stop before the store has answered."""
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
@@ -165,6 +172,7 @@ async def _broker(
         tracer=tracer,
         incarnation=finding.result(),
         peer_tls=peer_tls,
+        peer_keys=peer_keys,
     )
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
     # Here and not in the broker: several brokers may live in one process.

@@ -1,13 +1,14 @@
-"""`/internal/v1`: the calls between brokers. A caller must know the cluster's secret."""
+"""`/internal/v1`: the calls between brokers. A caller must prove that it is one (`door`)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.types import Receive, Scope
 
-from mq.base.errors import Forbidden, NotFound
+from mq.base.errors import NotFound
 from mq.broker import Broker
 from mq.http.internal.broker_calls import BrokerCalls
+from mq.http.internal.door import Door
 from mq.http.internal.follower_calls import FollowerCalls
 from mq.http.internal.group_calls import GroupCalls
 from mq.http.internal.owner_calls import OwnerCalls
@@ -17,7 +18,6 @@ from mq.peers.calls import (
     APPEND,
     ASK_GROUP,
     AVERAGES,
-    BROKER_HEADER,
     DRAIN,
     GIVE_AVERAGES,
     PRESENCE,
@@ -26,7 +26,6 @@ from mq.peers.calls import (
     REPLICATE,
     REPORT_TRAFFIC,
     SEAL,
-    SECRET_HEADER,
     SIGHT,
     SLOT_TRAFFIC,
     TAKE_OVER,
@@ -39,7 +38,6 @@ from mq.peers.calls import (
 from mq.peers.older_brokers import OLDER_REPORT_TRAFFIC, OLDER_VIEW_TRAFFIC
 from mq.peers.transport import PeerAnswer
 
-_SECRET, _BROKER = SECRET_HEADER.lower().encode(), BROKER_HEADER.lower().encode()
 Handler = Callable[[Any, Any, Receive], Awaitable[PeerAnswer]]
 
 
@@ -47,16 +45,15 @@ class InternalEndpoint:
     """Serves the other brokers of the cluster."""
 
     def __init__(self, broker: Broker) -> None:
-        self._peers, self._heard = broker.peers, broker.last_heard
+        self._door = Door(broker)
         self._handlers = _handlers(broker)
         self._table = CallTable(tuple(self._handlers))
 
     async def __call__(self, scope: Scope, receive: Receive) -> Reply:
         """Serve one request; raises what `problem_of` knows."""
-        given = {name: value for name, value in scope["headers"] if name in (_SECRET, _BROKER)}
-        if not self._peers.knows(given.get(_SECRET, b"").decode("latin-1")):
-            raise Forbidden("this path is only for the brokers of the cluster")
-        self._heard.note(given.get(_BROKER, b"").decode("latin-1"))
+        return await self._door.serve(scope, receive, self._serve)
+
+    async def _serve(self, scope: Scope, receive: Receive) -> Reply:
         method, path = scope["method"], scope["path"]
         found = self._table.find(method, path, scope["query_string"])
         if found is None:

@@ -24,6 +24,7 @@ from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_served
+from mq.peer_keys.kept_keys import kept_keys
 from mq.peers.transport import PeerTransport
 from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.tls_handshake import TlsDoor
@@ -81,6 +82,7 @@ async def http_broker(
     """
     clock = clock or SystemClock()
     certificates = Certificates(BrokerSettings(**settings), clock)
+    peer_keys = kept_keys(BrokerSettings(**settings).peer_keys, None, clock)
     payloads = payloads or (store if isinstance(store, StreamingStore) else None)
     broker = Broker(
         store,
@@ -93,6 +95,7 @@ async def http_broker(
         tracer=tracer,
         incarnation=incarnation,
         peer_tls=certificates.peers,
+        peer_keys=peer_keys,
     )
     # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

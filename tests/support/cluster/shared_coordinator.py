@@ -55,6 +55,9 @@ class SharedCoordinator:
     def session_timeout_seconds(self) -> float:
         return self._membership.session_seconds
 
+    async def look(self) -> Sequence[BrokerInfo]:
+        return self.by_age()
+
     async def join(self, broker: BrokerInfo) -> None:
         # Who is out of touch is not heard.
         if self._id is None or self.in_touch():

@@ -39,6 +39,9 @@ class FakeCoordinator:
         self.members: dict[str, BrokerInfo] = {}
         self.leader_loop = True
 
+    async def look(self) -> Sequence[BrokerInfo]:
+        return self.brokers()
+
     async def join(self, broker: BrokerInfo) -> None:
         self.members[broker.id] = broker
 

@@ -35,6 +35,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "access_log": "on",
         "audit": "on",
         "insecure": "True",
+        "peer_keys_optional": "True",
     }.get(field, "10000000")  # fmt: skip
     clustered, tls, asking = (
         {"zookeeper": "z", "store": "s"},
@@ -53,6 +54,8 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "tls_key": tls,
         "tls_client_ca": tls,
         "tls_ca": clustered,
+        "peer_keys": clustered,
+        "peer_keys_optional": {**clustered, "peer_keys": "k"},
     }
     others = {name: value for name, value in needed.get(field, {}).items() if name != field}
     by_flag = read_settings({**others, field: given}, {}, {})
@@ -140,6 +143,19 @@ def test_the_directory_is_a_path() -> None:
         ({"tls_cert": "c"}, {}, {}, "--tls-cert: a certificate is of no use without its key: give --tls-key too"),
         ({}, {"BRAIDMQ_TLS_KEY": "k"}, {}, "BRAIDMQ_TLS_KEY: a key is of no use without its certificate"),
         ({}, {}, {"tls_client_ca": "a"}, "tls_client_ca in b.toml: only TLS has certificates of clients: give --tls-c"),
+        ({"peer_keys": "k"}, {}, {}, "--peer-keys: without --zookeeper a broker is on its own and calls no others"),
+        (
+            {"peer_keys_optional": True, "zookeeper": "z", "store": "s"},
+            {},
+            {},
+            "--peer-keys-optional: there are no peer keys: give --peer-keys too",
+        ),
+        (
+            {"peer_keys": "k", "zookeeper": "z", "store": "s"},
+            {"BRAIDMQ_PEER_KEYS_TEXT": "k s"},
+            {},
+            "--peer-keys: BRAIDMQ_PEER_KEYS_TEXT has peer keys too: give the file or the variable",
+        ),
         ({"tls_ca": "a"}, {}, {}, "--tls-ca: without --zookeeper a broker is on its own and calls no others"),
         (
             {"tls_cert": "c", "tls_key": "k", "advertise": "http://h:1"},
