@@ -45,7 +45,6 @@ from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
-from mq.http.principals import told
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
@@ -161,7 +160,6 @@ def create_app(broker: Broker) -> FastAPI:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     problem = logged_problem(error, request.method, request.url.path)
-    problem = told(problem, request.scope)
     if problem.status == 503 and request.method == "GET" and not isinstance(error, UnreadableObject):
         problem = replace(problem, retryable=True)
     return problem_response(problem)

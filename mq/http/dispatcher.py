@@ -16,8 +16,9 @@ from mq.http.endpoints.payload_upload import PayloadUpload
 from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
+from mq.http.hidden_names import HIDDEN_NAMES, HiddenNames
 from mq.http.internal.endpoint import InternalEndpoint
-from mq.http.principals import PRINCIPAL, check_members, hide_groups
+from mq.http.principals import PRINCIPAL, check_members
 from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
 from mq.limits.turns import ASKER, Line
@@ -74,10 +75,11 @@ class Dispatcher:
         refusal = refusal_of_broker(scope["headers"]) if is_internal else self._admit(scope, method, path)
         if self._guard.asks_for_credentials and not is_internal and refusal is None:
             now_seconds = self._broker.clock.monotonic_seconds
+            need = need_of(method, path)
+            scope[HIDDEN_NAMES] = hidden = HiddenNames(self._broker, scope[PRINCIPAL], [need.topic], scope)
+            send = hidden.sender(send)
             again = Rechecked(scope, receive, send, lambda: self._admit(scope, method, path), now_seconds)
             receive, send = again.receive, again.send
-            need = need_of(method, path)
-            hide_groups(self._broker, scope, [need.topic])
             refusal = await self._refusal_by_members(scope, need)
         if refusal is not None and method in _LOOKS and path in _PROBES:
             await serve(self._probe(path), scope, send)

@@ -1,47 +1,21 @@
 """Whose a request is, for the endpoints whose answer depends on it. The dispatcher has found it out."""
 
-from collections.abc import Iterable
-
 from starlette.requests import Request
-from starlette.types import Scope
 
 from filer.clock import Clock
 from mq.base.errors import Conflict, Forbidden, NotFound
 from mq.broker import Broker
-from mq.http.problems import Problem
 from mq.security.grants import Action
 from mq.security.principal import Principal
 
 PRINCIPAL = "braidmq.principal"
 """The key in a request's scope."""
-_HIDDEN = "braidmq.hidden"
-"""The key of the names that its principal must not be told."""
 
 
 def principal_of(request: Request) -> Principal:
     """The principal of a request that was admitted. Raises `KeyError` for any other: nobody is trusted by mistake."""
     principal: Principal = request.scope[PRINCIPAL]
     return principal
-
-
-def hide_groups(broker: Broker, scope: Scope, topics: Iterable[str]) -> None:
-    """Have errors of this request not name the topic groups of these topics that its principal may not observe."""
-    principal: Principal = scope[PRINCIPAL]
-    groups = {broker.topics.group_of(topic) for topic in topics}
-    hidden = {group for group in groups if group is not None and not principal.sees(group)}
-    if hidden:
-        scope[_HIDDEN] = scope.get(_HIDDEN, frozenset()) | hidden
-
-
-def told(problem: Problem, scope: Scope) -> Problem:
-    """The problem in words for the request's principal.
-
-    What the request itself has in its address is shown as it is: else a guess would be known by being hidden.
-    """
-    for name in scope.get(_HIDDEN, ()):
-        if name not in scope["path"] and name.encode() not in scope["query_string"]:
-            problem = problem.without(name)
-    return problem
 
 
 def presigned_seconds(request: Request, clock: Clock, most_seconds: int) -> int:

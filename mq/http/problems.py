@@ -1,6 +1,5 @@
 """Errors as `application/problem+json` (RFC 9457). Their types stay the same from version to version."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +14,6 @@ from mq.base import errors
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
 UNAUTHENTICATED = 401
-HIDDEN = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,6 @@ class Problem:
                 **self.extras,
             }
         )
-
-    def without(self, name: str) -> "Problem":
-        """The problem for those who may not know that there is something of that name: objects' keys have it too."""
-        whole_word = rf"(?<![A-Za-z0-9._-]){re.escape(name)}(?![A-Za-z0-9._-])"
-        text = re.sub(whole_word, HIDDEN, orjson.dumps([self.detail, self.extras]).decode())
-        detail, extras = orjson.loads(text)
-        return replace(self, detail=detail, extras=extras)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Response headers, without the length."""

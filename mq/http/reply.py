@@ -20,7 +20,6 @@ from mq.base.errors import Draining
 from mq.bodies.intake import ClientGone
 from mq.http.chunks import Chunks, framed
 from mq.http.pieces import PIECE_BYTES, TOGETHER, Together, pieces, pieces_together
-from mq.http.principals import told
 from mq.http.problems import Problem, problem_of
 from mq.http.render import Part
 from mq.http.until_gone import until_gone
@@ -59,7 +58,7 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
     A request that is cancelled is answered too: the process ends.
     """
     try:
-        reply = await reply_of(work, scope["method"], scope["path"], scope)
+        reply = await reply_of(work, scope["method"], scope["path"])
     except ClientGone:
         return
     except asyncio.CancelledError as error:
@@ -81,15 +80,14 @@ async def send_reply(reply: Reply, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def reply_of(work: Awaitable[Reply], method: str, path: str, scope: Scope | None = None) -> Reply:
-    """The reply that the work returns, or the problem that it raises, as `told` in that scope. Raises `ClientGone`."""
+async def reply_of(work: Awaitable[Reply], method: str, path: str) -> Reply:
+    """The reply that the work returns, or the problem that it raises. Raises `ClientGone`."""
     try:
         return await work
     except ClientGone:
         raise
     except Exception as error:
-        problem = logged_problem(error, method, path)
-        return problem_reply(problem if scope is None else told(problem, scope))
+        return problem_reply(logged_problem(error, method, path))
 
 
 def cut_off() -> Problem:

@@ -8,8 +8,9 @@ from fastapi.responses import Response
 from filer.errors import UnreadableObject
 from mq.broker import Broker
 from mq.http.endpoints.topics import describe, differences
+from mq.http.hidden_names import hidden_names
 from mq.http.json_body import parse_object
-from mq.http.principals import hide_groups, principal_of
+from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.security.principal import Principal
@@ -34,7 +35,8 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         principal = principal_of(request)
         named = settings.get("topics")
         topics = [topic for topic in named if isinstance(topic, str)] if isinstance(named, list) else []
-        hide_groups(broker, request.scope, topics)
+        if (hidden := hidden_names(request.scope)) is not None:
+            hidden.add(topics)
         for topic in topics:
             principal.require("manage", topic)
         runtime, put = await broker.topic_groups.put(group, settings)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
+from mq.http.hidden_names import HiddenNames
 from mq.http.problems import Problem
 from mq.http.render import Part
 from mq.http.sockets.requests import Id
@@ -14,10 +16,10 @@ MOST_TOGETHER, MOST_BYTES = 1_000, 256 * 1024
 
 
 class Answers:
-    """Writes to one socket."""
+    """Writes to one socket. Problems do not name what is `hidden` from its principal."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, hidden: HiddenNames | None = None) -> None:
+        self._wire, self._hidden = wire, hidden
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -33,7 +35,15 @@ class Answers:
 
     def refused(self, id_: Id | None, document: bytes) -> None:
         """As `problem`, by its JSON."""
+        if self._hidden is not None:
+            document = self._hidden.body(document)
         self._add(b'{"problem":%b}' % document if id_ is None else b'{"id":%b,"problem":%b}' % (_id(id_), document))
+
+    def end(self, end: dict[str, Any]) -> dict[str, Any]:
+        """The end of a subscription, as it may be told."""
+        if self._hidden is None or "problem" not in end:
+            return end
+        return end | {"problem": self._hidden.problem(end["problem"])}
 
     def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
         """Write something else, behind all answers until now."""

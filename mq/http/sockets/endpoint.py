@@ -15,6 +15,7 @@ from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher
 from mq.http.guard import Guard
+from mq.http.hidden_names import hidden_names
 from mq.http.problems import Problem, problem_of
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
@@ -57,7 +58,8 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
             return _refused(why[0], f"{why[1]}; {_ASKS}")
         permit = partial(_refusal, broker, guard, address, headers)
-        return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, tasks, busy))
+        hidden = hidden_names(request.scope)
+        return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, hidden, tasks, busy))
 
     return router
 

@@ -10,6 +10,7 @@ from mq.base.errors import Malformed
 from mq.broker import Broker
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.endpoints.publish import Publisher
+from mq.http.hidden_names import HiddenNames
 from mq.http.problems import problem_of
 from mq.http.reply import cut_off, logged_problem
 from mq.http.sockets.answers import Answers
@@ -58,13 +59,14 @@ class Session:
         topic: str,
         wire: Wire,
         permit: Permit,
+        hidden: HiddenNames | None,
         tasks: set[asyncio.Task[None]],
         busy: BusySockets,
     ) -> None:
         self._broker, self._topic, self._wire, self._permit = broker, topic, wire, permit
         self._busy = busy
         self._loop = asyncio.get_running_loop()
-        self._answers = Answers(wire)
+        self._answers = Answers(wire, hidden)
         self._publishes = Publishes(broker, publisher, topic, self._answers, tasks)
         self.consumer = broker.clock.ulid()
         self._path, self._messages = f"/v1/topics/{topic}/socket", f"/v1/topics/{topic}/messages"

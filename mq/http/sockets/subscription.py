@@ -83,7 +83,7 @@ class Subscription(ABC):
 
     def tell(self, document: dict[str, Any]) -> None:
         """Tell the client something about it."""
-        self._outlet.answers.write([orjson.dumps({"subscription": self.id, **document})])
+        self._outlet.answers.write([orjson.dumps({"subscription": self.id, **self._outlet.answers.end(document)})])
 
     async def deliver(self, page: Sequence[Part], messages: int) -> None:
         """Deliver messages: a page as over HTTP, a JSON object, that tells also whose it is and what credit is left."""

@@ -499,6 +499,9 @@ async def test_errors_do_not_name_the_topic_group_of_a_member(broker: HttpBroker
     ):
         answer = await broker.client.request(method, path, json=body, headers=orders)
         assert answer.status_code in (404, 409, 422) and "hush" not in answer.text, (method, path, answer.text)
+    async with socket_client(broker.url, "orders-m", additional_headers=orders) as socket:
+        told = await socket.ask(publish=[{"ref": {"upload": "x"}}])
+        assert told["problem"]["status"] == 422 and "hush" not in str(told)
     guesses = [
         (await broker.client.get(f"/v1/topics/orders-m/messages?from={guess}", headers=orders)).json()["detail"]
         for guess in ("hush", "push")

@@ -1,0 +1,79 @@
+"""What problems do not name, whoever has put them together."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import orjson
+import pytest
+from starlette.types import Message
+
+from mq.broker import Broker
+from mq.http.hidden_names import HiddenNames
+from mq.http.reply import WHOLE_BODY
+from mq.security.grants import parse_grants
+from mq.security.principal import Principal
+
+PROBLEM = {
+    "type": "urn:braidmq:data-damaged",
+    "title": "An object of hush",
+    "status": 503,
+    "detail": "topics/hush/topic.json is damaged: hush has no hush-2 and no hush.",
+    "retryable": False,
+    "key": "topics/hush/topic.json",
+    "nested": [{"hush": "topics/orders-x/topic.json of hush"}],
+}
+HIDDEN = PROBLEM | {
+    "detail": "topics/(hidden)/topic.json is damaged: (hidden) has no hush-2 and no (hidden).",
+    "key": "topics/(hidden)/topic.json",
+    "nested": [{"hush": "topics/orders-x/topic.json of (hidden)"}],
+}
+
+
+def hidden_names(*, groups: dict[str, str], path: str = "/v1/topics/orders-m", query: bytes = b"") -> HiddenNames:
+    broker = cast(Broker, SimpleNamespace(topics=SimpleNamespace(group_of=groups.get)))
+    principal = Principal("ann", parse_grants(["topic:orders-*:*"]))
+    return HiddenNames(broker, principal, ["orders-m"], {"path": path, "query_string": query})
+
+
+@pytest.mark.parametrize("groups", [{"orders-m": "hush"}, {}])
+def test_neither_the_group_of_a_member_nor_whose_an_object_is(groups: dict[str, str]) -> None:
+    assert hidden_names(groups=groups).problem(PROBLEM) == HIDDEN
+
+
+def test_what_the_request_names_is_shown_and_what_it_may_observe() -> None:
+    assert hidden_names(groups={"orders-m": "hush"}, query=b"from=hush").problem(PROBLEM) == PROBLEM
+    seen = {"detail": "orders-all has topics/orders-x/topic.json"}
+    assert hidden_names(groups={"orders-m": "orders-all"}).problem(seen) == seen
+
+
+async def sent(*messages: Message) -> list[Message]:
+    found: list[Message] = []
+
+    async def send(message: Message) -> None:
+        found.append(message)
+
+    hiding = hidden_names(groups={"orders-m": "hush"}).sender(send)
+    for message in messages:
+        await hiding(message)
+    return found
+
+
+def starting(status: int, media_type: bytes, **more: Any) -> Message:
+    headers = [(b"content-type", media_type), (b"content-length", b"999"), (b"retry-after", b"1")]
+    return {"type": "http.response.start", "status": status, "headers": headers, **more}
+
+
+async def test_the_answer_of_another_broker() -> None:
+    body = orjson.dumps(PROBLEM)
+    wanted = orjson.dumps(HIDDEN)
+    (whole,) = await sent(starting(503, b"application/problem+json", **{WHOLE_BODY: body}))
+    assert whole[WHOLE_BODY] == wanted
+    start, rest = await sent(starting(503, b"application/problem+json"), {"type": "http.response.body", "body": body})
+    assert dict(start["headers"])[b"content-length"] == b"%d" % len(wanted)
+    assert dict(start["headers"])[b"retry-after"] == b"1"
+    assert rest["body"] == wanted
+
+
+async def test_messages_are_left_as_they_are() -> None:
+    messages = [starting(200, b"application/json"), {"type": "http.response.body", "body": b"hush", "more_body": True}]
+    assert await sent(*messages) == messages
