@@ -54,7 +54,7 @@ class Door:
             return await _signed(incoming, stamp, problem_reply(problem_of(refused)), refused.why)
         self._heard.note(stamp.sender)
         work = endpoint(scope, CheckedBody(receive, stamp.digest))
-        return await _signed(incoming, stamp, await reply_of(work, method, scope["path"], scope))
+        return await _signed(incoming, stamp, await reply_of(work, method, scope["path"]))
 
 
 def _target(scope: Scope) -> str:
