@@ -1,19 +1,22 @@
-"""What tokens cost: to let a publish through, and to refuse a request, beside a request for what is not there.
+"""What it costs to know who asks: by a token with each request, by the kernel once for each connection.
 
     python -m bench.token_checks
 
 Processor time in one process, without a socket: the best of many short runs, so other work on the machine hardly
 matters. The first table is what the fast path of publishes asks for each message; a publish of one message takes some
 hundred microseconds in all (bench/README.md). The second is a whole answer of the ASGI app: a flood of bad tokens
-should cost a broker no more than a flood of requests for topics that do not exist.
+should cost a broker no more than a flood of requests for topics that do not exist. The third is what a connection costs
+more with `--authorizer user`, beside making and closing one without a broker.
 """
 
 import argparse
 import asyncio
 import json
+import socket
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,10 @@ from mq.base.read_settings import read_settings
 from mq.broker import Broker
 from mq.http.app import create_asgi
 from mq.http.guard import Guard
+from mq.machine_users.kernel_users import open_kernel_users
+from mq.machine_users.proc_net import ProcNet
+from mq.machine_users.socket_diag import SocketDiag
+from mq.security.caller import Caller
 from mq.security.grants import parse_grants
 from mq.security.signing_keys import SigningKeys
 
@@ -34,15 +41,15 @@ RUNS, CALLS, REQUESTS = 40, 2000, 100
 _PATH = "/v1/topics/bench/messages"
 
 
-def best_us(call: Callable[[], object]) -> float:
+def best_us(call: Callable[[], object], calls: int = CALLS) -> float:
     """Processor time of a call, in the best run."""
     best_seconds = float("inf")
     for _ in range(RUNS):
         began_seconds = time.process_time()
-        for _ in range(CALLS):
+        for _ in range(calls):
             call()
         best_seconds = min(best_seconds, time.process_time() - began_seconds)
-    return best_seconds / CALLS * 1e6
+    return best_seconds / calls * 1e6
 
 
 async def answer_us(app: ASGIApp, authorization: bytes) -> tuple[int, float]:
@@ -88,8 +95,9 @@ async def measure(folder: Path, clock: Clock) -> None:
     credentials, good = broker.access.credentials, token(keys)
     assert credentials is not None
     anybody, asked = Guard(read_settings({"authorizer": "any"}, {}, {}), None), Guard(asking, credentials)
-    without_us = best_us(lambda: anybody.allows_publish("127.0.0.1", _PATH, "bench", None))
-    with_us = best_us(lambda: asked.allows_publish("127.0.0.1", _PATH, "bench", good))
+    here = Caller("127.0.0.1")
+    without_us = best_us(lambda: anybody.allows_publish(here, _PATH, "bench", None))
+    with_us = best_us(lambda: asked.allows_publish(here, _PATH, "bench", good))
     print("| to let a publish through | us |\n| --- | ---: |")
     print(f"| without tokens | {without_us:.2f} |\n| with a token that was seen before | {with_us:.2f} |\n")
     forged = others.sign("bench", grants, audience="braidmq", ttl_seconds=3600, clock=clock)[0]
@@ -109,6 +117,29 @@ async def measure(folder: Path, clock: Clock) -> None:
     _verify_once(credentials.principal, token(known_id))
 
 
+def measure_connections() -> None:
+    """Print the third table."""
+    rows = {}
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+
+        def connect() -> None:
+            with socket.create_connection(door.getsockname()), door.accept()[0]:
+                pass
+
+        rows["to make and close a connection, both ends"] = best_us(connect, calls=100)
+        with socket.create_connection(door.getsockname()), door.accept()[0] as ours:
+            ends = ours.getpeername(), ours.getsockname()
+            for way, calls in ((SocketDiag, 100), (ProcNet, 2)):
+                users = open_kernel_users([way])
+                rows[f"to ask whose it is ({way.__name__})"] = best_us(partial(users.user, *ends), calls)
+                users.close()
+    print("\n| once for each connection | us |\n| --- | ---: |")
+    for name, us in rows.items():
+        print(f"| {name} | {us:.1f} |")
+
+
 def _verify_once(principal: Callable[[bytes], object], forged: bytes) -> None:
     """A bench that lets a forged token in measures nothing."""
     try:
@@ -123,6 +154,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(measure(Path(folder), SystemClock()))
+    measure_connections()
 
 
 if __name__ == "__main__":

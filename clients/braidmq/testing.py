@@ -28,6 +28,8 @@ try:
     from mq.base.settings import BrokerSettings
     from mq.broker import Broker
     from mq.http.app import create_asgi
+    from mq.machine_users.kernel_users import kernel_users_of
+    from mq.process.connections.known_caller import KnownCallerProtocol
     from mq.process.listen import bind, local_url
 except ImportError as failure:
     raise ImportError(
@@ -91,8 +93,11 @@ class InMemoryBroker:
                 await broker.close()
 
     async def _serve_requests(self, broker: Broker, sock: socket.socket, url: str, stop: asyncio.Event) -> None:
+        users = kernel_users_of(self._settings)
+        protocol: Any = partial(KnownCallerProtocol, users=users)
         config = uvicorn.Config(
             create_asgi(broker),
+            http=protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -105,6 +110,8 @@ class InMemoryBroker:
         await broker.drain()
         server.should_exit = True
         await serving
+        if users is not None:
+            users.close()
 
 
 class _Server(uvicorn.Server):

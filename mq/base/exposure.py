@@ -16,9 +16,9 @@ def is_this_machine(host: str) -> bool:
 def why_exposed(host: str, authorizer: str, *, has_tls: bool, knows_clients: bool) -> str | None:
     """What anybody on the network could do to a broker with these settings; None where that is nothing.
 
-    `knows_clients`: every client has to show a certificate. With `--authorizer loopback` nobody else is served.
+    `knows_clients`: every client has to show a certificate. By `--authorizer user` or `loopback` nobody else is served.
     """
-    if is_this_machine(host) or authorizer == "loopback" or (has_tls and knows_clients):
+    if is_this_machine(host) or authorizer in ("user", "loopback") or (has_tls and knows_clients):
         return None
     if authorizer == "any":
         return "everybody who can connect may do everything"

@@ -10,7 +10,7 @@ from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
 from filer.plain_messages import plain_message
 from mq.base.exposure import why_exposed
-from mq.base.settings import BrokerSettings
+from mq.base.settings import TOKEN_SOURCES, BrokerSettings
 from mq.base.trace_environment import check_trace_environment
 
 Layer = Literal["file", "environment", "command line"]
@@ -125,22 +125,21 @@ def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
     for field, lacks in of_clusters.items():
         if settings.zookeeper is None and field in origins:
             raise InvalidConfig(f"{origins[field].name}: without --zookeeper a broker is on its own and {lacks}")
-    if settings.cors_origin == "*" and settings.authorizer == "loopback":
+    if settings.cors_origin == "*" and settings.trusts_this_machine:
         raise InvalidConfig(
             f"{origins['cors_origin'].name}: every page that somebody here opens could read and delete all topics; "
             "name the origins of the pages that may, or give --authorizer any"
         )
-    sources = ("token_keys", "static_tokens", "oidc_issuer")
-    if settings.authorizer == "tokens" and not any(getattr(settings, field) for field in sources):
+    if settings.authorizer == "tokens" and not any(getattr(settings, field) for field in TOKEN_SOURCES):
         raise InvalidConfig(
             f"{origins['authorizer'].name}: without keys no token can be checked; give --token-keys, --static-tokens "
             "or --oidc-issuer"
         )
     if settings.oidc_audience is not None and settings.oidc_issuer is None:
         raise InvalidConfig(f"{origins['oidc_audience'].name}: it is that of --oidc-issuer, which is not given")
-    for field in sources:
-        if settings.authorizer != "tokens" and getattr(settings, field) is not None:
-            raise InvalidConfig(f"{origins[field].name}: it needs --authorizer tokens; else nobody is asked for one")
+    for field in TOKEN_SOURCES:
+        if not settings.takes_tokens and getattr(settings, field) is not None:
+            raise InvalidConfig(f"{origins[field].name}: it needs --authorizer tokens or user; else no token counts")
     if settings.zookeeper is not None and not {"store", "data"} & origins.keys():
         raise InvalidConfig(
             f"{origins['zookeeper'].name}: the brokers of a cluster share a store: "
@@ -187,7 +186,8 @@ def _refuse_half_keys(settings: BrokerSettings, origins: Mapping[str, Origin], e
 def _refuse_exposure(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
     """Refuse a broker that is open to a network, unless somebody says that it is meant so."""
     has_tls, knows_clients = settings.tls_cert is not None, settings.tls_client_ca is not None
-    why = why_exposed(settings.host, settings.authorizer, has_tls=has_tls, knows_clients=knows_clients)
+    who = "tokens" if settings.takes_tokens else settings.authorizer
+    why = why_exposed(settings.host, who, has_tls=has_tls, knows_clients=knows_clients)
     if why is not None and not settings.insecure:
         raise InvalidConfig(
             f"{origins['host'].name}: at {settings.host!r} with --authorizer {settings.authorizer} {why}; give "

@@ -12,6 +12,7 @@ from filer.quantities import duration_text, parse_duration_seconds, parse_size_b
 from filer.stores.store_address import is_endpoint
 
 METRICS_TOPICS = 500
+TOKEN_SOURCES = ("token_keys", "static_tokens", "oidc_issuer")
 MIB = 1024 * 1024
 _HOST_PORT = re.compile(r"(?:[^\s,/:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 _HOST_NAME = re.compile(r"[^\s,/:\[\]]{1,253}|\[[0-9A-Fa-f:.]+\]")
@@ -141,25 +142,26 @@ class BrokerSettings(BaseModel):
     insecure: bool = Field(
         False, description="Listen beyond this machine though nobody is asked who it is, or what is sent can be read."
     )
-    authorizer: Literal["loopback", "any", "tokens"] = Field(
-        "loopback",
-        description="Which requests are served: those of this machine (loopback), those with a token that allows them "
-        "(tokens), or all (any).",
+    authorizer: Literal["user", "loopback", "any", "tokens"] = Field(
+        "user",
+        description="Which requests are served: those of the user of this machine who runs the broker (user), of all "
+        "its users (loopback), those with a token that allows them (tokens), or all (any).",
     )
     token_keys: Path | None = Field(
-        None, description="File of the public keys that sign tokens, for --authorizer tokens; `mq token` makes it."
+        None,
+        description="File of the public keys that sign tokens, for --authorizer tokens or user; `mq token` makes it.",
     )
     static_tokens: Path | None = Field(
-        None, description="File of the hashes of tokens that are not signed, for --authorizer tokens."
+        None, description="File of the hashes of tokens that are not signed, for --authorizer tokens or user."
     )
     oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = Field(
-        None, description="OpenID issuer whose tokens are accepted, https://host/path, for --authorizer tokens."
+        None, description="OpenID issuer whose tokens are accepted, https://host/path, for --authorizer tokens or user."
     )
     oidc_audience: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Audience that the issuer's tokens have to name; default: the name of the cluster."
     )
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] | None = Field(
-        None, description="More names, name,name, by which --authorizer loopback lets this broker be addressed."
+        None, description="More names, name,name, by which --authorizer user or loopback lets this broker be addressed."
     )
     metrics: Literal["authorized", "any"] = Field(
         "authorized", description="Who gets /metrics: those who may observe (authorized), or everybody (any)."
@@ -282,6 +284,18 @@ class BrokerSettings(BaseModel):
     def is_audited(self) -> bool:
         """Whether changes and refusals are recorded."""
         return (self.audit or ("on" if self.authorizer == "tokens" else "off")) == "on"
+
+    @property
+    def trusts_this_machine(self) -> bool:
+        """Whether who needs no token is told by where a request comes from."""
+        return self.authorizer in ("user", "loopback")
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether requests with a token are served for that."""
+        return self.authorizer == "tokens" or (
+            self.authorizer == "user" and any(getattr(self, field) for field in TOKEN_SOURCES)
+        )
 
     @property
     def more_hosts(self) -> list[str]:

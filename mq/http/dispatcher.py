@@ -23,6 +23,7 @@ from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
+from mq.security.caller import caller_of
 from mq.security.needs import Need, need_of
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
@@ -132,9 +133,8 @@ class Dispatcher:
 
     def _admit(self, scope: Scope, method: str, path: str) -> BraidError | None:
         """Why the request is not allowed. If it is, the scope tells from now on whose it is."""
-        client = scope.get("client")
         try:
-            scope[PRINCIPAL] = self._guard.admit(client[0] if client else "", method, path, scope["headers"])
+            scope[PRINCIPAL] = self._guard.admit(caller_of(scope), method, path, scope["headers"])
         except (Forbidden, Unauthenticated) as refusal:
             return refusal
         return None

@@ -1,16 +1,17 @@
 """Decides which requests are allowed: by who they are from, and by what they say of where they come from."""
 
-import ipaddress
 from collections.abc import Container
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mq.base.errors import Forbidden, Unauthenticated
 from mq.base.internal_topics import why_not_changed
 from mq.base.settings import BrokerSettings
 from mq.http.web_pages import SAFE_METHODS, Headers, this_machine, why_foreign, why_forwarded
+from mq.machine_users.kernel_users import TELLS_USERS
 from mq.security.authorization import HOW, authorization_of
+from mq.security.caller import Caller
 from mq.security.grants import Action
+from mq.security.local_callers import LocalCallers, name_of_user
 from mq.security.needs import need_of
 from mq.security.principal import TRUSTED, Principal
 
@@ -26,32 +27,29 @@ class _Everything(Container[str]):
 class Guard:
     """Says whose a request is, and that it is allowed.
 
-    If an address is trusted, so is a web page whose host name an attacker has made to resolve to that address, and
-    everybody whose requests a proxy at that address passes on. So more than the address is looked at then.
+    If it is trusted for where it comes from, so is a web page whose host name an attacker has made to resolve to that
+    address, and everybody whose requests a proxy there passes on. So more than the address is looked at then. A request
+    with a token is trusted for that alone.
     """
 
     def __init__(self, settings: BrokerSettings, credentials: "Credentials | None") -> None:
         self._credentials = credentials
         self._origins: Container[str] = _Everything() if settings.cors_origin == "*" else settings.cors_origins
-        self._trusts_addresses = settings.authorizer == "loopback"
-        self._names = (
-            this_machine(settings.advertise, hosts=(settings.host, *settings.more_hosts))
-            if self._trusts_addresses
-            else None
-        )
+        self._local = LocalCallers(settings, tells_users=TELLS_USERS) if settings.trusts_this_machine else None
+        self._names = this_machine(settings.advertise, hosts=(settings.host, *settings.more_hosts))
 
     @property
     def asks_for_credentials(self) -> bool:
-        """Whether requests are allowed by what they carry, which may end, and not by where they come from."""
+        """Whether requests are allowed by what they carry, which may end, and not only by where they come from."""
         return self._credentials is not None
 
-    def admit(self, address: str, method: str, path: str, headers: Headers) -> Principal:
+    def admit(self, caller: Caller, method: str, path: str, headers: Headers) -> Principal:
         """Whose request it is. A web page of another site must not use the rights of its reader.
 
         Raises `Unauthenticated` if nobody is known by its credential, and `Forbidden` if it is not allowed.
         """
         need = need_of(method, path)
-        principal = self._principal(address, need.action, headers)
+        principal = self._principal(caller, need.action, headers)
         if (refusal := principal.refusal(need)) is not None:
             raise refusal
         safe = method in SAFE_METHODS
@@ -60,56 +58,50 @@ class Guard:
             raise refusal
         return principal
 
-    def allows_publish(self, address: str, path: str, topic: str, authorization: bytes | None) -> bool:
+    def allows_publish(self, caller: Caller, path: str, topic: str, authorization: bytes | None) -> bool:
         """Whether a publish to a topic's messages is allowed, if `admit` has found nothing in its headers before."""
-        if self._credentials is not None:
+        if self._credentials is not None and authorization is not None:
             try:
-                allowed = authorization is not None and (
-                    self._credentials.principal(authorization).grants.allow("publish", topic)
-                )
+                allowed = self._credentials.principal(authorization).grants.allow("publish", topic)
             except Unauthenticated:
                 return False
+        elif self._local is not None:
+            allowed = self._local.serves(caller)
         else:
-            allowed = not self._trusts_addresses or _is_this_machine(address)
+            allowed = self._credentials is None
         return allowed and why_not_changed(path) is None
 
-    def name_of(self, address: str, headers: Headers) -> str:
-        """Whose a request is that was not allowed, as far as a good credential tells; empty if there is none."""
+    def name_of(self, caller: Caller, headers: Headers) -> str:
+        """Whose a request is that was not allowed, as far as a good credential or the kernel tells; else empty."""
         try:
-            return self._principal(address, "observe", headers).name
-        except (Forbidden, Unauthenticated):
+            return self._principal(caller, "observe", headers).name
+        except Unauthenticated:
             return ""
+        except Forbidden:
+            return name_of_user(caller)
 
-    def _principal(self, address: str, action: Action, headers: Headers) -> Principal:
-        if self._credentials is not None:
-            authorization = authorization_of(headers)
-            if authorization is None:
-                raise Unauthenticated(f"this broker asks for a token: {HOW}")
+    def _principal(self, caller: Caller, action: Action, headers: Headers) -> Principal:
+        authorization = None if self._credentials is None else authorization_of(headers)
+        if self._credentials is not None and authorization is not None:
             return self._credentials.principal(authorization)
-        if self._trusts_addresses and not _is_this_machine(address):
-            raise Forbidden(f"this broker does not allow {action} requests from this address")
+        if self._local is not None:
+            return self._local.principal(caller, action)
+        if self._credentials is not None:
+            raise Unauthenticated(f"this broker asks for a token: {HOW}")
         return TRUSTED
 
     def check_page(self, headers: Headers, action: Action, *, safe: bool = False) -> None:
         """Raise `Forbidden` for requests of a foreign web page, or of a proxy for others than this machine's users."""
-        if (why := why_foreign(headers, self._names, safe=safe, origins=self._origins)) is not None:
+        by_place = self._local is not None and (self._credentials is None or authorization_of(headers) is None)
+        names = self._names if by_place else None
+        if (why := why_foreign(headers, names, safe=safe, origins=self._origins)) is not None:
             raise Forbidden(f"this broker does not allow {action} requests of {why}")
-        if self._trusts_addresses and (header := why_forwarded(headers)) is not None:
+        if by_place and (header := why_forwarded(headers)) is not None:
             raise Forbidden(
                 f"this broker does not allow {action} requests that a proxy has passed on ({header}): it serves only "
                 "its own machine, and the address of a proxy says nothing about the proxy's clients. Connect to it "
                 "directly, or start it with --authorizer tokens behind a proxy"
             )
-
-
-def _is_this_machine(address: str) -> bool:
-    """Whether that is a loopback address, or none, as that of a Unix socket."""
-    return address == "" or _is_loopback(address)
-
-
-@lru_cache(maxsize=1024)
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
 
 
 def refusal_of_broker(headers: Headers) -> Forbidden | None:

@@ -32,6 +32,7 @@ from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_served
+from mq.machine_users.kernel_users import kernel_users_of
 from mq.peer_keys.kept_keys import VARIABLE, KeptKeys, kept_keys
 from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.limits import connection_limits, open_files, raise_open_files
@@ -73,8 +74,8 @@ class Serving:
 def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: LimitedHandler) -> None:
     """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once. `log` writes the log.
 
-    Raises `InvalidConfig` for certificates that cannot be used, `CannotListen`, what opening the store and
-    `Broker.start` raise, and `DrainTimeout`.
+    Raises `InvalidConfig` for certificates that cannot be used, and where the system does not tell users;
+    `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     choose_memory_pool()
@@ -82,6 +83,9 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: Li
     keep_pandas_out()
     # Read before anything else begins: without a certificate that holds there is nothing to listen for.
     certificates = Certificates(settings, SystemClock())
+    if (users := kernel_users_of(settings)) is not None:
+        # Whether the system tells is known before the broker is there for others.
+        users.close()
     sock = bind(settings.host, settings.port)
     with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, certificates, sock, on_ready, log, heap))
@@ -224,6 +228,7 @@ async def serve_until_stop(
     finally:
         for task in aside:
             task.cancel()
+        watch.close()
 
 
 async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]") -> None:
@@ -304,7 +309,14 @@ def connection_watch(broker: Broker) -> ConnectionWatch:
     limits = connection_limits(broker.settings, raise_open_files(), open_files())
     if limits.total < broker.settings.connections:
         _log.info("connections_limited", most=limits.total, wanted=broker.settings.connections)
-    return ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id, broker.turns.connected)
+    return ConnectionWatch(
+        limits,
+        broker.clock,
+        broker.metrics,
+        broker.new_request_id,
+        broker.turns.connected,
+        kernel_users_of(broker.settings),
+    )
 
 
 def _uvicorn_config(app: Any, protocol: Any) -> uvicorn.Config:

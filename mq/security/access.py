@@ -11,7 +11,7 @@ from mq.security.open_access import OpenAccess
 
 def access_of(settings: BrokerSettings, clock: Clock) -> OpenAccess:
     """The access that the settings ask for."""
-    if settings.authorizer != "tokens":
+    if not settings.takes_tokens:
         return OpenAccess(None, clock)
     from mq.security.token_access import TokenAccess
 

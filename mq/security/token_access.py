@@ -26,7 +26,7 @@ _log = EventLog(__name__)
 
 
 class TokenAccess(OpenAccess):
-    """What `--authorizer tokens` accepts."""
+    """What a broker accepts that takes tokens."""
 
     def __init__(self, settings: BrokerSettings, clock: Clock, fetch: Fetch = fetch) -> None:
         self._clock = clock

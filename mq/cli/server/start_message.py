@@ -4,8 +4,10 @@ import shlex
 from urllib.parse import unquote, urlsplit
 
 from filer import keys
+from mq.base.exposure import is_this_machine
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
+from mq.machine_users.kernel_users import TELLS_USERS
 from mq.process.server import Serving
 
 _TOPIC = "demo"
@@ -47,15 +49,14 @@ def _curl(settings: BrokerSettings) -> str:
 
 
 def _warnings(serving: Serving) -> list[str]:
-    if serving.settings.authorizer == "loopback" and serving.settings.host not in (
-        "127.0.0.1",
-        "::1",
-        "localhost",
-    ):
-        return [
+    settings, warnings = serving.settings, []
+    if settings.trusts_this_machine and not settings.takes_tokens and not is_this_machine(settings.host):
+        warnings.append(
             "Only requests from this machine are served. With --authorizer any, everybody who can connect is served."
-        ]
-    return []
+        )
+    if settings.authorizer == "user" and not TELLS_USERS:
+        warnings.append("Every user of this machine is served: its system does not tell whose a connection is.")
+    return warnings
 
 
 def _query(serving: Serving) -> str:

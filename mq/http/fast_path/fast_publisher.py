@@ -15,6 +15,7 @@ from mq.http.fast_path.head import Head
 from mq.http.fast_path.known_heads import KnownHeads
 from mq.http.guard import Guard
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
+from mq.security.caller import Caller
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -34,9 +35,9 @@ class FastPublisher:
         self._gathered: dict[Waiter, list[_UnderWay]] = {}
         self.heads = KnownHeads()
 
-    def admits(self, head: Head, address: str) -> bool:
+    def admits(self, head: Head, caller: Caller) -> bool:
         """Whether nothing refuses a publish whose body is still to come. If something does, the app answers it now."""
-        runtime = self._admitting(head, address)
+        runtime = self._admitting(head, caller)
         if runtime is None or not self._front_store.has_room(head.size_bytes):
             return False
         try:
@@ -45,9 +46,9 @@ class FastPublisher:
             return False
         return True
 
-    def _admitting(self, head: Head, address: str) -> TopicRuntime | None:
+    def _admitting(self, head: Head, caller: Caller) -> TopicRuntime | None:
         """The topic, if the head alone does not keep the message out of it."""
-        if self._is_draining() or not self._allows(head, address):
+        if self._is_draining() or not self._allows(head, caller):
             return None
         runtime = self._topics.get(head.topic)
         if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
@@ -56,21 +57,21 @@ class FastPublisher:
             return None  # refused: what is published says to which of its topics it belongs
         return runtime
 
-    def _allows(self, head: Head, address: str) -> bool:
+    def _allows(self, head: Head, caller: Caller) -> bool:
         if head.headers_allowed:
-            return self._guard.allows_publish(address, head.path, head.topic, head.authorization)
+            return self._guard.allows_publish(caller, head.path, head.topic, head.authorization)
         try:
-            self._guard.admit(address, "POST", head.path, head.headers)
+            self._guard.admit(caller, "POST", head.path, head.headers)
         except BraidError:
             return False
         return True
 
-    def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
+    def begin(self, head: Head, body: bytes, caller: Caller, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.
 
         False if that takes a wait, or is refused: then nothing was done, and the ASGI app is to serve the request.
         """
-        runtime = self._admitting(head, address)
+        runtime = self._admitting(head, caller)
         if runtime is None:
             return False
         try:

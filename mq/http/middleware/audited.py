@@ -12,6 +12,7 @@ from mq.http.problems import problem_of
 from mq.http.reply import problem_reply, send_reply
 from mq.http.web_pages import SAFE_METHODS
 from mq.peers.calls import PREFIX
+from mq.security.caller import caller_of
 from mq.security.needs import need_of
 
 _SMALL_STEPS = ("/urls",)
@@ -52,11 +53,10 @@ class Audited:
         method, path = scope["method"], scope["path"]
         if status not in REFUSED and not changes(method, path):
             return None
-        client = scope.get("client")
-        address = client[0] if client else ""
+        caller = caller_of(scope)
         principal = scope.get(PRINCIPAL)
-        name = self._guard.name_of(address, scope["headers"]) if principal is None else principal.name
-        return record_of(name, address, method, path, status, request_id=request_ids.current() or "")
+        name = self._guard.name_of(caller, scope["headers"]) if principal is None else principal.name
+        return record_of(name, caller.address, method, path, status, request_id=request_ids.current() or "")
 
 
 def changes(method: str, path: str) -> bool:

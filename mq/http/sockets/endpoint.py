@@ -23,6 +23,7 @@ from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
 from mq.security.authorization import authorization_of
+from mq.security.caller import Caller, caller_of
 from mq.security.needs import need_of
 
 _ASKS = (
@@ -45,7 +46,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
     @router.get("/v1/topics/{topic}/socket", responses=_DESCRIBED, response_class=Response)
     async def open_socket(request: Request, topic: str) -> Response:
         """Open a WebSocket: publish, subscribe, claim, ack, both ways at once, as docs/websocket.md says."""
-        address, headers = request.client.host if request.client else "", request.scope["headers"]
+        caller, headers = caller_of(request.scope), request.scope["headers"]
         # Browsers let pages of any site open WebSockets, and have no other check: so this is no safe request.
         guard.check_page(headers, "observe")
         if (refusal := why_not_changed(request.scope["path"])) is not None:
@@ -53,28 +54,28 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         wire = wire_of(request.scope)
         if wire is None:
             return _refused(426, _ASKS)
-        broker.streams.check(address)
+        broker.streams.check(caller.address)
         await broker.topics.view(topic)
         if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
             return _refused(why[0], f"{why[1]}; {_ASKS}")
-        permit = partial(_refusal, broker, guard, address, headers)
-        hidden = hidden_names(request.scope)
-        return _Opened(wire, broker, address, Session(broker, publisher, topic, wire, permit, hidden, tasks, busy))
+        permit, hidden = partial(_refusal, broker, guard, caller, headers), hidden_names(request.scope)
+        session = Session(broker, publisher, topic, wire, permit, hidden, tasks, busy)
+        return _Opened(wire, broker, caller.address, session)
 
     return router
 
 
 async def _refusal(
-    broker: Broker, guard: Guard, address: str, headers: list[tuple[bytes, bytes]], method: str, path: str
+    broker: Broker, guard: Guard, caller: Caller, headers: list[tuple[bytes, bytes]], method: str, path: str
 ) -> BraidError | None:
     """Why a frame is not allowed. It is asked for each: a token ends, or is revoked, while its socket is open."""
     try:
-        guard.admit(address, method, path, headers)
+        guard.admit(caller, method, path, headers)
     except (Forbidden, Unauthenticated) as refusal:
         if broker.audit is not None:
-            name = guard.name_of(address, headers)
+            name = guard.name_of(caller, headers)
             try:
-                await broker.audit.record(record_of(name, address, method, path, problem_of(refusal).status))
+                await broker.audit.record(record_of(name, caller.address, method, path, problem_of(refusal).status))
             except AuditFailed as error:
                 return error
         return refusal

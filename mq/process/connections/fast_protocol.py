@@ -77,7 +77,7 @@ class FastProtocol(LimitedProtocol):
             # The base class comes upon the same, and refuses it.
             return False
         cycle = self.cycle = _FastCycle({"method": "POST", "path": head.path})
-        if not self._fast.begin(head, data[head_bytes:], self._address, partial(self._answer, cycle)):
+        if not self._fast.begin(head, data[head_bytes:], self.caller, partial(self._answer, cycle)):
             self.cycle = before
             return False
         self._served = cycle
@@ -122,7 +122,7 @@ class FastProtocol(LimitedProtocol):
                 self._message_is_complete()
             else:
                 self._give_to_app()
-        elif self._body or not self._fast.admits(self._head, self._address):
+        elif self._body or not self._fast.admits(self._head, self.caller):
             self._give_to_app()
 
     def _give_to_app(self) -> None:
@@ -162,14 +162,10 @@ class FastProtocol(LimitedProtocol):
     def _serve(self, head: Head) -> bool:
         """Begin to serve the request, if that is possible."""
         cycle = cast("_FastCycle", self.cycle)
-        if not self._fast.begin(head, self._body, self._address, partial(self._answer, cycle)):
+        if not self._fast.begin(head, self._body, self.caller, partial(self._answer, cycle)):
             return False
         self._served = cycle
         return True
-
-    @property
-    def _address(self) -> str:
-        return self.client[0] if self.client else ""
 
     def _answer(self, cycle: _FastCycle, reply: Reply, request_id: str) -> None:
         """Write the answer, unless the client is gone."""

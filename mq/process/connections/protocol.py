@@ -10,11 +10,12 @@ import httptools
 from starlette.types import Scope
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mq.bodies.arriving_body import LEAST_BYTES, ArrivingBody
 from mq.http.reply import BrokenOff
 from mq.peers.calls import PREFIX
+from mq.process.connections.known_caller import KnownCallerProtocol
 from mq.process.connections.limits import (
     FRAMING_SHARE,
     LEAST_CHUNK_BYTES,
@@ -55,7 +56,7 @@ _uvicorn_log = logging.getLogger("uvicorn.error.requests")
 _uvicorn_log.addFilter(_is_news)
 
 
-def _new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+def _new_parser(protocol: KnownCallerProtocol) -> httptools.HttpRequestParser:
     """A parser as the base class has it."""
     parser = httptools.HttpRequestParser(protocol)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -96,7 +97,7 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class LimitedProtocol(HttpToolsProtocol):
+class LimitedProtocol(KnownCallerProtocol):
     """One connection. It tells the watch what it waits for, and ends when told to.
 
     uvicorn's own limit is a time for idle connections after their first request. The parser has none: without these,
@@ -104,7 +105,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     def __init__(self, *args: Any, watch: ConnectionWatch, **named: Any) -> None:
-        super().__init__(*args, **named)
+        super().__init__(*args, users=watch.users, **named)
         self.logger = _uvicorn_log
         self.received_bytes = 0
         self._watch = watch
@@ -237,7 +238,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._answers = WholeAnswers(transport)
         self.client_certificate = peer_certificate(transport.get_extra_info("peercert"))
         transport.set_protocol(SocketReader(self, self._watch.scratch))
-        self._watch.carry_out(self._connections.admit(self, self.client[0] if self.client else ""))
+        self._watch.carry_out(self._connections.admit(self, self.caller.address))
 
     def pause(self) -> None:
         """Read nothing for now."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from filer.clock import Clock
 from filer.event_log import EventLog
 from mq.bodies.arriving_body import PIECE_BYTES
+from mq.machine_users.kernel_users import KernelUsers
 from mq.metrics.metrics import Metrics
 from mq.process.connections.connections import Connection, Connections, Decision
 from mq.process.connections.half_heads import HalfHeads
@@ -37,8 +38,9 @@ class ConnectionWatch:
         metrics: Metrics,
         new_request_id: Callable[[], str],
         on_connect: Callable[[], None] = lambda: None,
+        users: KernelUsers | None = None,
     ) -> None:
-        self.new_request_id, self.on_connect = new_request_id, on_connect
+        self.new_request_id, self.on_connect, self.users = new_request_id, on_connect, users
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted, self.half_heads = Unwanted(clock), HalfHeads()
         # What all connections read to, which belong to one event loop.
@@ -48,6 +50,11 @@ class ConnectionWatch:
         self._refused = {refusal.reason: refused.labels(refusal.reason) for refusal in COUNTED}
         self._logged_seconds: dict[str, float] = {}
         metrics.requests.connections.set_function(self.connections.__len__)
+
+    def close(self) -> None:
+        """There are no more connections."""
+        if self.users is not None:
+            self.users.close()
 
     async def run(self) -> None:
         """End connections that are late, until cancelled."""

@@ -24,6 +24,7 @@ from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_served
+from mq.machine_users.kernel_users import KernelUsers
 from mq.peer_keys.kept_keys import kept_keys
 from mq.peers.transport import PeerTransport
 from mq.process.connections.fast_protocol import served_protocol
@@ -73,12 +74,14 @@ async def http_broker(
     incarnation: Incarnation | None = None,
     is_fast: bool = True,
     client_tls: ssl.SSLContext | bool = True,
+    users: KernelUsers | None = None,
     **settings: Any,
 ) -> AsyncIterator[HttpBroker]:
     """Start and, at the end, drain and close it; `settings` are those of `BrokerSettings`.
 
     A store that takes payloads itself also takes uploads, unless `payloads` says otherwise. Without `is_fast`, the ASGI
-    app serves every publish. With the settings of TLS it speaks that, and its client goes by `client_tls`.
+    app serves every publish. With the settings of TLS it speaks that, and its client goes by `client_tls`. `users` tell
+    whose connections are, instead of the kernel.
     """
     clock = clock or SystemClock()
     certificates = Certificates(BrokerSettings(**settings), clock)
@@ -104,6 +107,9 @@ async def http_broker(
         url = f"{'http' if certificates.server is None else 'https'}://127.0.0.1:{port}"
         await broker.start(url)
         watch = connection_watch(broker)
+        if users is not None:
+            watch.close()
+            watch.users = users
         watching = [asyncio.create_task(each) for each in (watch.run(), certificates.watch())]
         server = _Server(_config(broker, watch, is_fast, certificates.server))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -120,6 +126,7 @@ async def http_broker(
             await serving
             for task in watching:
                 task.cancel()
+            watch.close()
             await broker.close()
 
 

@@ -16,6 +16,7 @@ from mq.http.fast_path.fast_publisher import FastPublisher, OnReply
 from mq.http.fast_path.head import Head
 from mq.process.connections.fast_protocol import served_protocol
 from mq.process.server import connection_watch
+from mq.security.caller import Caller
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.unit.mq.process.connections.test_protocol import Transport
 
@@ -43,8 +44,8 @@ class _Counted:
         self._fast, self.admits, self.heads = fast, fast.admits, fast.heads
         self.begun = self.known = 0
 
-    def begin(self, head: Head, body: bytes, address: str, on_reply: OnReply) -> bool:
-        has_begun = self._fast.begin(head, body, address, on_reply)
+    def begin(self, head: Head, body: bytes, caller: Caller, on_reply: OnReply) -> bool:
+        has_begun = self._fast.begin(head, body, caller, on_reply)
         self.begun += has_begun
         self.known += has_begun and head.headers_allowed
         return has_begun
@@ -120,7 +121,7 @@ class Connection:
 
 @asynccontextmanager
 async def side(is_fast: bool) -> AsyncIterator[Side]:
-    async with http_broker(MemoryStore(), max_body_bytes=MOST_BYTES) as http:
+    async with http_broker(MemoryStore(), max_body_bytes=MOST_BYTES, authorizer="loopback") as http:
         for name, config in TOPICS.items():
             (await http.client.put(f"/v1/topics/{name}", json=config)).raise_for_status()
         yield Side(http, is_fast)

@@ -1,5 +1,7 @@
 """Whose requests are served: by address, and not those that a page of another site has a browser make."""
 
+import os
+
 import httpx
 import pytest
 
@@ -9,6 +11,7 @@ from leader.membership.coordinator import InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.http.app import create_asgi
+from tests.support.broker.from_user import from_user
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 
@@ -73,7 +76,8 @@ async def test_a_setting_names_more_hosts() -> None:
         allowed_hosts="queue.lan, 10.0.0.5", advertise="http://announced.lan:8080", host="own.lan"
     )
     broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), settings)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(create_asgi(broker)), base_url="http://localhost") as it:
+    app = from_user(create_asgi(broker), os.geteuid())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as it:
         for host in ("queue.lan:8080", "10.0.0.5", "announced.lan", "own.lan:8080", "[::1]:8080"):
             assert (await it.get("/openapi.json", headers={"host": host})).status_code == 200, host
         check_problem(await it.get("/openapi.json", headers={"host": "lan"}), 403, "forbidden", "--allowed-hosts")
@@ -86,12 +90,17 @@ async def test_the_brokers_own_pages_may_do_what_their_reader_may(memory_broker:
 
 
 @pytest.mark.parametrize(("address", "status"), [("127.0.0.1", 200), ("::1", 200), ("10.0.0.1", 403)])
-async def test_by_default_only_this_machine_is_served(address: str, status: int) -> None:
-    async with outsider(BrokerSettings(), address) as client:
+@pytest.mark.parametrize("authorizer", ["user", "loopback"])
+async def test_by_default_only_this_machine_is_served(address: str, status: int, authorizer: str) -> None:
+    async with outsider(BrokerSettings.model_validate({"authorizer": authorizer}), address) as client:
         answer = await client.get("/openapi.json")
     assert answer.status_code == status
     if status == 403:
         check_problem(answer, 403, "forbidden", "does not allow observe requests from this address")
+
+
+def test_that_is_what_the_tests_ask_of_the_default() -> None:
+    assert BrokerSettings().authorizer == "user"
 
 
 @pytest.mark.parametrize("headers", [{}, {"host": "probe.lan"}, {"x-forwarded-for": "10.0.0.7"}])
@@ -181,7 +190,7 @@ async def test_without_the_setting_no_page_gets_in(memory_broker: HttpBroker) ->
 
 
 def outsider(settings: BrokerSettings, address: str) -> httpx.AsyncClient:
-    """A client at that address, of a broker that was not started."""
+    """A client at that address, as the user who runs the broker, which was not started."""
     broker = Broker(MemoryStore(), SystemClock(), InProcessCoordinator(), settings)
-    transport = httpx.ASGITransport(create_asgi(broker), client=(address, 1))
+    transport = httpx.ASGITransport(from_user(create_asgi(broker), os.geteuid()), client=(address, 1))
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")

@@ -29,6 +29,7 @@ def test_addresses_of_this_machine(host: str, is_own: bool) -> None:
     [
         ("127.0.0.1", "any", False, False, None),
         ("0.0.0.0", "loopback", False, False, None),
+        ("0.0.0.0", "user", False, False, None),
         ("0.0.0.0", "any", False, False, EVERYTHING),
         ("0.0.0.0", "any", True, False, EVERYTHING),
         ("0.0.0.0", "any", True, True, None),

@@ -1,5 +1,6 @@
 """`PUT /v1/topics/{topic}` is served before the framework sees it, and answers what the framework would."""
 
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from filer.stores.memory_store import MemoryStore
 from mq.http.app import create_app, create_asgi
+from tests.support.broker.from_user import from_user
 from tests.support.broker.http_broker import HttpBroker, http_broker
 
 NEW = {"if-none-match": "*"}
@@ -21,7 +23,7 @@ async def running() -> AsyncIterator[HttpBroker]:
 
 async def answers(running: HttpBroker, path: str, *, is_framed: bool) -> list[tuple[int, Any]]:
     """The answers of the broker, or of the framework alone, to the same requests in turn."""
-    app = create_app(running.broker) if is_framed else create_asgi(running.broker)
+    app = create_app(running.broker) if is_framed else from_user(create_asgi(running.broker), os.geteuid())
     found = []
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         for content, headers in REQUESTS:

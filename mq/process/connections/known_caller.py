@@ -1,0 +1,30 @@
+"""uvicorn's HTTP protocol, which asks once for each connection who has made it, and tells that with each request."""
+
+from typing import Any, cast
+
+from starlette.types import Scope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from mq.machine_users.kernel_users import KernelUsers
+from mq.security.caller import Caller, offer_caller
+
+
+class KnownCallerProtocol(HttpToolsProtocol):
+    """One connection. `users` are asked when it is made; without them its address is all that is known."""
+
+    def __init__(self, *args: Any, users: KernelUsers | None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._users = users
+        self.caller = Caller("")
+
+    def connection_made(self, transport: Any) -> None:
+        """Ask who has made it."""
+        super().connection_made(transport)
+        client, server = self.client, cast("tuple[str, int] | None", self.server)
+        user = None if self._users is None else self._users.user(client, server)
+        self.caller = Caller(client[0] if client else "", user)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        offer_caller(cast("Scope", self.scope), self.caller)
