@@ -14,6 +14,7 @@ from filer.segment.writer.segment_writer import SegmentWriter
 from filer.stores.memory_store import MemoryStore
 from mq.http.app import create_served
 from mq.http.fast_path.fast_publisher import FastPublisher
+from mq.security.caller import Caller
 from tests.support.broker.http_broker import http_broker
 from tests.support.mutated_publishes.comparison import comparison
 from tests.support.mutated_publishes.http_bytes import MESSAGES, head_of, request
@@ -264,7 +265,7 @@ async def test_a_server_that_stops_answers_first_and_closes_then(fast: Side, hel
 async def test_who_is_not_allowed_gets_no_message_in(begun: list[bool]) -> None:
     async with side(is_fast=True) as made:
         connection = made.connect()
-        connection.protocol.client = ("192.0.2.7", 1)
+        connection.protocol.caller = Caller("192.0.2.7")
         assert (await connection.send(request())).startswith(b"HTTP/1.1 403 ")
         assert begun == [False] and not sum((await made.http.end_offsets("t")).values())
 
