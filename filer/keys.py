@@ -6,6 +6,7 @@
 | `cluster/settings.json` | never, once created | the same again with a check, and the grace period |
 | `cluster/settings-copy.json` | never, once created | the same as `cluster/settings.json` |
 | `cluster/incarnation.json` | by compare-and-swap | the last broker without a cluster, and whether it has stopped |
+| `cluster/policy.json` | by compare-and-swap | grants, revocations and quotas of principals |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
 | `cluster/scrub/<topic>.json` | by compare-and-swap | when the scrub has read which segment, and what it found |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
@@ -28,6 +29,7 @@ CLUSTER = "cluster/cluster.json"
 CLUSTER_SETTINGS = "cluster/settings.json"
 CLUSTER_SETTINGS_COPY = "cluster/settings-copy.json"
 INCARNATION = "cluster/incarnation.json"
+POLICY = "cluster/policy.json"
 TOPICS = "topics/"
 INTERNAL_PREFIX = "__"
 """Of the names of topics that brokers make for themselves. Nobody else creates a topic of such a name."""

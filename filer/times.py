@@ -22,6 +22,11 @@ def rfc3339(time_us: int) -> str:
     return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
+def rfc3339_short(time_us: int) -> str:
+    """As `rfc3339`, without the fraction of a time that has none: `2024-05-01T12:00:00Z`."""
+    return rfc3339(time_us).replace(".000000Z", "Z")
+
+
 def rfc3339_texts(times_us: "npt.NDArray[np.int64]") -> list[str]:
     """As `rfc3339`, of many times at once: a fifth of the time for each. Raises `OverflowError` as it does."""
     import numpy as np  # commands that show a single time start without it

@@ -39,6 +39,7 @@ from braidmq.errors import BraidMQError, InvalidArgument
 from braidmq.models import (
     BrokerDrain,
     Cluster,
+    ClusterPolicy,
     CommittedLoad,
     GroupSummary,
     Route,
@@ -353,6 +354,18 @@ class AsyncClient:
     async def cluster(self) -> Cluster:
         """Return the brokers of the cluster, its leader, and the transitions under way."""
         return await self._admin.cluster()
+
+    async def policy(self) -> ClusterPolicy:
+        """Return the policy of the cluster: grants, revocations and quotas. Raises `Forbidden`."""
+        return await self._admin.policy()
+
+    async def set_policy(self, policy: Mapping[str, Any], *, etag: str) -> ClusterPolicy:
+        """Put a policy in the place of the one with this `etag`, and return it: it is in force within a second.
+
+        What `policy` does not say is in force no more. Raises `PolicyChanged` if somebody has changed it meanwhile, and
+        `InvalidRequest`, which names what is wrong.
+        """
+        return await self._admin.set_policy(policy, etag)
 
     async def drain_broker(self, broker: str) -> BrokerDrain:
         """Make a broker hand over all that it owns, so that it can be stopped. Raises `NotFound`.

@@ -38,6 +38,7 @@ from braidmq.message import Message
 from braidmq.models import (
     BrokerDrain,
     Cluster,
+    ClusterPolicy,
     CommittedLoad,
     GroupSummary,
     Route,
@@ -262,6 +263,18 @@ class Client:
     def cluster(self) -> Cluster:
         """Return the brokers of the cluster, its leader, and the transitions under way."""
         return self._loop.call(self._async.cluster)
+
+    def policy(self) -> ClusterPolicy:
+        """Return the policy of the cluster: grants, revocations and quotas. Raises `Forbidden`."""
+        return self._loop.call(self._async.policy)
+
+    def set_policy(self, policy: Mapping[str, Any], *, etag: str) -> ClusterPolicy:
+        """Put a policy in the place of the one with this `etag`, and return it: it is in force within a second.
+
+        What `policy` does not say is in force no more. Raises `PolicyChanged` if somebody has changed it meanwhile, and
+        `InvalidRequest`, which names what is wrong.
+        """
+        return self._loop.call(self._async.set_policy, policy, etag=etag)
 
     def drain_broker(self, broker: str) -> BrokerDrain:
         """Make a broker hand over all that it owns, so that it can be stopped. Raises `NotFound`.

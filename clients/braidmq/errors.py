@@ -27,6 +27,7 @@
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
         │   ├── TopicExists          `create_topic(…, exist_ok=False)` wants a new one
+        │   ├── PolicyChanged        somebody else has changed the policy meanwhile
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
         │   ├── ClaimLost            messages are with another consumer, or done
@@ -239,6 +240,10 @@ class TopicExists(Conflict):
     """The topic exists, and `exist_ok=False` wants a new one."""
 
 
+class PolicyChanged(Conflict):
+    """The policy has been changed since it was read: read it again, and change that."""
+
+
 class InTopicGroup(Conflict):
     """A topic that is a member of a topic group cannot do this by itself; or the name is that of the group."""
 
@@ -346,6 +351,7 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "load-overtaken": LoadOvertaken,
     "name-taken": FileTaken,
     "topic-exists": TopicExists,
+    "policy-changed": PolicyChanged,
     "group-not-found": GroupNotFound,
     "topic-group-not-found": TopicGroupNotFound,
     "topic-group-member": InTopicGroup,

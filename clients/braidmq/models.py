@@ -243,6 +243,20 @@ class BrokerDrain(_Answer):
     segments: int
 
 
+class ClusterPolicy(_Answer):
+    """What principals may do besides, what is revoked, and how much each may take.
+
+    `etag` names this version of it, in a change of it.
+    """
+
+    version: int
+    etag: str
+    grants: list[dict[str, Any]] = []
+    revoked_tokens: list[dict[str, Any]] = []
+    revoked_principals: list[dict[str, Any]] = []
+    quotas: list[dict[str, Any]] = []
+
+
 class DamagedTopic(_Answer):
     """A topic of which so many objects are known to be damaged or missing."""
 

@@ -16,6 +16,8 @@ BraidError
 ├── InvalidReference       an upload that a message cannot refer to
 ├── Conflict               the request contradicts the current state
 │   └── SegmentNotOpen     a segment is sealed, so it cannot be split or merged
+├── PolicyChanged          the policy has been changed since the client read it
+├── PreconditionMissing    a change of the policy does not say of which version
 ├── NameTaken              a file of a bulk load exists with other content
 ├── TransitionUnderWay     other transitions of the topic keep coming first
 ├── PositionTooOld         retention has removed the messages at a position
@@ -133,6 +135,14 @@ class SegmentNotOpen(Conflict):
     def __init__(self, message: str, successors: Sequence[int]) -> None:
         super().__init__("segment-sealed", message)
         self.successors = successors
+
+
+class PolicyChanged(BraidError):
+    """The policy is not the one that the request was made for."""
+
+
+class PreconditionMissing(BraidError):
+    """The request changes what others may be changing: it has to say which version it was made for."""
 
 
 class NameTaken(BraidError):

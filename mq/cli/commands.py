@@ -151,7 +151,7 @@ COMMANDS: dict[str, Place | Group] = {
         },
     ),
     "token": Group(
-        "Make and inspect tokens, and the keys that sign them. Talks to no broker.",
+        "Make, inspect and revoke tokens, and the keys that sign them.",
         {
             "create": Place(
                 "mq.cli.tokens.token:create",
@@ -165,6 +165,11 @@ COMMANDS: dict[str, Place | Group] = {
                 "mq.cli.tokens.token:inspect",
                 "Show what a signed token says: whose it is, what it allows, until when. With --public-keys, check it "
                 "as well.",
+            ),
+            "revoke": Place(
+                "mq.cli.tokens.revoke:revoke",
+                "Have all brokers refuse a signed token, within a second, by the policy of the cluster. What it has "
+                "open ends.",
             ),
             "rotate-key": Place(
                 "mq.cli.tokens.signing:rotate_key",
@@ -194,6 +199,20 @@ COMMANDS: dict[str, Place | Group] = {
             "list": Place(
                 "mq.cli.server.peer_keys:list_keys",
                 "List the ids of the keys, the one that signs first. Secrets are not shown.",
+            ),
+        },
+    ),
+    "policy": Group(
+        "Show and change the policy: what principals may do besides, what is revoked, how much each may take.",
+        {
+            "show": Place(
+                "mq.cli.policy.policy:show",
+                "Show the policy as TOML: grants, revocations and quotas. Change it, and give it to mq policy apply.",
+            ),
+            "apply": Place(
+                "mq.cli.policy.policy:apply",
+                "Put what the file says into the policy, and tell what has changed by that. Sections that it lacks "
+                "stay.",
             ),
         },
     ),

@@ -29,6 +29,7 @@ from mq.http.endpoints.history import history_router
 from mq.http.endpoints.loads import loads_router
 from mq.http.endpoints.members import members_router
 from mq.http.endpoints.messages import messages_router
+from mq.http.endpoints.policy import policy_router
 from mq.http.endpoints.positions import positions_router
 from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.split_merge import split_merge_router
@@ -148,6 +149,7 @@ def create_app(broker: Broker) -> FastAPI:
         members_router,
         verification_router,
         cluster_router,
+        policy_router,
     )
     add_routes(app, (*(router(broker) for router in routers), docs_router()))
     app.add_exception_handler(BraidError, _on_error)

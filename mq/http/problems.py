@@ -62,6 +62,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (filer_errors.InvalidMarker, "invalid-marker", "The marker is not valid", 400, False),
     (filer_errors.LoadRefused, "load-refused", "The files of the bulk load are not valid", 422, False),
     (errors.TopicExists, "topic-exists", "The topic exists", 412, False),
+    (errors.PolicyChanged, "policy-changed", "The policy has been changed meanwhile", 412, False),
+    (errors.PreconditionMissing, "precondition-missing", "The request does not say of which version", 428, False),
     (errors.NameTaken, "name-taken", "Another file has this name", 412, False),
     (filer_errors.InvalidInput, "invalid-request", "The request is not valid", 422, False),
     (PositionExpired, "position-expired", "The messages at the position have expired", 410, False),

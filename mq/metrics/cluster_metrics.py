@@ -1,6 +1,6 @@
 """Metrics of the broker as one of its cluster."""
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ClusterMetrics:
@@ -20,5 +20,15 @@ class ClusterMetrics:
         self.brokers_wanted = Gauge(
             "braidmq_brokers_wanted",
             "How many brokers the traffic calls for, at the leader; 0 at the others.",
+            registry=registry,
+        )
+        self.policy_version = Gauge(
+            "braidmq_policy_version",
+            "Version of the policy in force at this broker; 0 if there is none.",
+            registry=registry,
+        )
+        self.policy_failures = Counter(
+            "braidmq_policy_failures",
+            "Looks at the store's policy that found it unusable, or did not reach it; the one before stays in force.",
             registry=registry,
         )

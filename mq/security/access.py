@@ -4,15 +4,20 @@ Where it asks for no tokens, nothing that checks them is imported: that would ta
 each start.
 """
 
+from collections.abc import Callable
+
 from filer.clock import Clock
+from filer.stores.store import Store
 from mq.base.settings import BrokerSettings
 from mq.security.open_access import OpenAccess
 
 
-def access_of(settings: BrokerSettings, clock: Clock) -> OpenAccess:
-    """The access that the settings ask for."""
+def access_of(
+    settings: BrokerSettings, clock: Clock, store: Store, on_policy_failure: Callable[[], None] = lambda: None
+) -> OpenAccess:
+    """The access that the settings ask for. `on_policy_failure` hears when the store's policy cannot be used."""
     if not settings.takes_tokens:
         return OpenAccess(None, clock)
     from mq.security.token_access import TokenAccess
 
-    return TokenAccess(settings, clock)
+    return TokenAccess(settings, clock, store, on_policy_failure)

@@ -9,6 +9,7 @@ from mq.base.errors import Unauthenticated
 from mq.security import signed_tokens
 from mq.security.authorization import HOW
 from mq.security.key_ring import KeyRing
+from mq.security.policy.document import Decisions
 from mq.security.principal import Principal
 from mq.security.signed_tokens import Audience, UnknownKey
 from mq.security.static_tokens import StaticTokens
@@ -24,6 +25,7 @@ class Known:
 
     keys: KeyRing = field(default_factory=KeyRing)
     static: StaticTokens = field(default_factory=StaticTokens)
+    policy: Decisions = field(default_factory=Decisions)
 
 
 class Credentials:
@@ -57,7 +59,8 @@ class Credentials:
             return remembered
         if authorization[: len(_BEARER)].lower() != _BEARER:
             raise Unauthenticated(f"the header Authorization has no bearer token: {HOW}")
-        principal = self._verified(authorization[len(_BEARER) :].strip(b" ").decode("latin-1"))
+        verified = self._verified(authorization[len(_BEARER) :].strip(b" ").decode("latin-1"))
+        principal = self._known.policy.applied(verified)
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         self._remembered[authorization] = principal

@@ -40,6 +40,8 @@ NEEDS: dict[tuple[str, str], tuple[Action, Subject]] = {
     ("GET", "/openapi.json"): ("observe", "anybody"),
     ("GET", "/v1/cluster"): ("observe", "anybody"),
     ("GET", "/v1/cluster/verification"): ("observe", "cluster"),
+    ("GET", "/v1/cluster/policy"): ("manage", "cluster"),
+    ("PUT", "/v1/cluster/policy"): ("manage", "cluster"),
     ("POST", "/v1/cluster/brokers/{name}/drain"): ("manage", "cluster"),
     ("DELETE", "/v1/cluster/brokers/{name}/drain"): ("manage", "cluster"),
     ("GET", "/v1/topics"): ("observe", "anybody"),

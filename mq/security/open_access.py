@@ -7,17 +7,21 @@ from mq.security.standing import Standings
 
 if TYPE_CHECKING:
     from mq.security.credentials import Credentials
+    from mq.security.policy.in_force import PolicyInForce
 
 
 class OpenAccess:
-    """A broker without `credentials` asks for none. `standings` are the permissions that last."""
+    """A broker without `credentials` asks for none. `standings` are the permissions that last.
 
-    def __init__(self, credentials: "Credentials | None", clock: Clock) -> None:
-        self.credentials = credentials
+    Where nobody is known by name, there is no `policy`.
+    """
+
+    def __init__(self, credentials: "Credentials | None", clock: Clock, policy: "PolicyInForce | None" = None) -> None:
+        self.credentials, self.policy = credentials, policy
         self.standings = Standings(credentials, clock)
 
     async def open(self) -> None:
-        """Read what is needed to serve the first request. Raises `InvalidConfig`."""
+        """Read what is needed to serve the first request. Raises `InvalidConfig`, `CorruptFile` and `StoreError`."""
 
     async def watch(self) -> None:
         """Follow what changes, for as long as the broker runs."""

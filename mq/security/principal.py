@@ -10,12 +10,16 @@ from mq.security.needs import Need
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A user or a program. Its credential ends at `until_seconds` (Unix time), and is revoked by its `token_id`."""
+    """A user or a program. Its credential ends at `until_seconds` (Unix time), and is revoked by its `token_id`.
+
+    `issued_seconds`: since when it has the credential, if that tells.
+    """
 
     name: str
     grants: Grants
     until_seconds: float = inf
     token_id: str | None = None
+    issued_seconds: float | None = None
 
     def refusal(self, need: Need) -> Forbidden | None:
         """Why a request is not allowed. The words name what the request itself has named, and nothing else."""

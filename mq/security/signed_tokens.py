@@ -72,7 +72,7 @@ def verify(token: str, keys: KeyRing, audience: Audience, now_seconds: float) ->
     if token_id is not None and (not isinstance(token_id, str) or len(token_id) > 200):
         raise Unauthenticated("the token's id (jti) is no text of up to 200 characters")
     shown = name if issuer == OWN_ISSUER else f"{issuer}#{name}"
-    return Principal(shown, _grants(claims), until_seconds, token_id)
+    return Principal(shown, _grants(claims), until_seconds, token_id, _time(claims.get("iat")))
 
 
 class UnknownKey(Unauthenticated):

@@ -10,12 +10,15 @@ import orjson
 from filer.clock import Clock
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
+from filer.stores.store import Store
 from mq.base.settings import BrokerSettings
 from mq.security.credentials import Credentials, Known
 from mq.security.fetching import fetch
 from mq.security.issuer_keys import Fetch, IssuerFailed, IssuerKeys
 from mq.security.key_ring import MOST_BYTES, Key, KeyRing, parse_key_set
 from mq.security.open_access import OpenAccess
+from mq.security.policy.document import Decisions
+from mq.security.policy.in_force import PolicyInForce
 from mq.security.signed_tokens import OWN_ISSUER, Audience
 from mq.security.standing import REVIEW_SECONDS
 from mq.security.static_tokens import MOST_FILE_BYTES, StaticTokens, parse_static_tokens
@@ -28,7 +31,14 @@ _log = EventLog(__name__)
 class TokenAccess(OpenAccess):
     """What a broker accepts that takes tokens."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, fetch: Fetch = fetch) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: Store,
+        on_policy_failure: Callable[[], None],
+        fetch: Fetch = fetch,
+    ) -> None:
         self._clock = clock
         self._keys = _File("--token-keys", settings.token_keys, _parse_keys, KeyRing(), MOST_BYTES)
         self._static = _File(
@@ -39,21 +49,26 @@ class TokenAccess(OpenAccess):
         self._of_issuer: list[Key] = []
         self._known = Known()
         self._checked = _credentials(settings, clock, self._issuer)
-        super().__init__(self._checked, clock)
+        self._policy = PolicyInForce(store, clock, lambda _: self._use(), on_policy_failure)
+        super().__init__(self._checked, clock, self._policy)
 
     async def open(self) -> None:
-        """Read the files once. Raises `InvalidConfig` if one cannot be used. The issuer is not waited for."""
+        """Read the files and the policy once. The issuer is not waited for.
+
+        Raises `InvalidConfig` if a file cannot be used, and `CorruptFile` and `StoreError` if the policy cannot.
+        """
         for file in (self._keys, self._static):
             try:
                 await asyncio.to_thread(file.read_again)
             except Exception as error:
                 why = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 raise InvalidConfig(f"{file.path} ({file.flag}): {why}") from error
+        await self._policy.open()
         self._use()
 
     async def watch(self) -> None:
         """Read again what changes. What cannot be used leaves in force what was there before, and is told."""
-        await asyncio.gather(self._watch_files(), self._watch_issuer())
+        await asyncio.gather(self._watch_files(), self._watch_issuer(), self._policy.watch())
 
     async def _watch_files(self) -> None:
         while True:
@@ -89,7 +104,7 @@ class TokenAccess(OpenAccess):
         ring = self._keys.content
         if self._issuer is not None:
             ring = ring.with_keys_of(self._issuer.issuer, self._of_issuer)
-        self._known = Known(ring, self._static.content)
+        self._known = Known(ring, self._static.content, Decisions(self._policy.policy))
         self._checked.use(self._known)
         self.standings.review()
 

@@ -14,6 +14,7 @@ from braidmq.json_rows.plain_values import value_json
 from braidmq.models import (
     BrokerDrain,
     Cluster,
+    ClusterPolicy,
     GroupSummary,
     Route,
     Segment,
@@ -34,6 +35,7 @@ from braidmq.transport.transport import Call, Transport, Try
 Model = TypeVar("Model", bound=BaseModel)
 
 _PAGE = 1000
+_POLICY = "/v1/cluster/policy"
 
 
 class Admin:
@@ -157,6 +159,16 @@ class Admin:
         call = Call("GET", "/v1/cluster", timeout_seconds=timeout_seconds)
         return _read(Cluster, await self._transport.request(call, retry=retry))
 
+    async def policy(self) -> ClusterPolicy:
+        """Return the policy."""
+        return _policy(await self._transport.request(Call("GET", _POLICY)))
+
+    async def set_policy(self, policy: Mapping[str, Any], etag: str) -> ClusterPolicy:
+        """Replace the policy that has this ETag. A repeated call finds that it has been done."""
+        headers = {"content-type": "application/json", "if-match": etag}
+        call = Call("PUT", _POLICY, content=orjson.dumps(dict(policy)), headers=headers)
+        return _policy(await self._transport.request(call))
+
     async def drain_broker(self, broker: str) -> BrokerDrain:
         """Make a broker hand over what it owns. Raises `NotFound`."""
         call = Call("POST", f"/v1/cluster/brokers/{quote(broker, safe='')}/drain")
@@ -192,6 +204,10 @@ class Admin:
             TopicPosition,
             await self._transport.request(Call("GET", f"{topic_path(topic)}/positions", params=dict(start))),
         )
+
+
+def _policy(response: httpx.Response) -> ClusterPolicy:
+    return _parse(ClusterPolicy, {**json_of(response), "etag": response.headers.get("etag", "")}, response)
 
 
 def _read(model: type[Model], response: httpx.Response) -> Model:

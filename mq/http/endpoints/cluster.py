@@ -142,6 +142,8 @@ def _rendered(broker: Broker) -> Steps[bytes]:
     metrics.cluster.segments_owned.set(broker.drainer.segments_owned)
     metrics.upkeep.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)
     metrics.upkeep.deletion_paused.set(broker.maintenance.deletions.is_paused)
+    if broker.access.policy is not None:
+        metrics.cluster.policy_version.set(broker.access.policy.policy.version)
     metrics.cluster.brokers_wanted.set(broker.traffic_reports.brokers_wanted())
     pieces: list[bytes] = []
     step_bytes = 0

@@ -33,6 +33,7 @@ def problem(slug: str, status: int, *, retryable: bool = False, **extras: object
         ("broker-unreachable", 503, errors.Unavailable),
         ("topic-conflict", 409, errors.Conflict),
         ("topic-exists", 412, errors.TopicExists),
+        ("policy-changed", 412, errors.PolicyChanged),
         ("no-other-broker", 409, errors.Conflict),
         ("internal", 500, errors.BrokerFailed),
         ("something-newer", 418, errors.InvalidRequest),

@@ -94,6 +94,53 @@ def test_a_broker_serves_who_has_a_token(
         assert "broker" in mq(*grafana, "cluster", "status")
         assert "'grafana' may not observe topic 'orders'" in mq_fails(*grafana, "subscribe", "orders", "--until-end")
         assert "cannot be read" in mq_fails("--token-file", str(tmp_path / "nothing"), "topic", "list")
+        check_policy(mq, mq_fails, files, tmp_path)
+
+
+def check_policy(mq: Mq, mq_fails: Mq, files: tuple[str, ...], tmp_path: Path) -> None:
+    """What `mq policy` shows can be changed and applied; `mq token revoke` ends one token, or all of a principal."""
+    ada, policy, shop = ("--token-file", str(tmp_path / "ada")), tmp_path / "policy.toml", tmp_path / "shop"
+    shop.write_text(mq("token", "create", "shop", *files[:2], "--grant", "topic:orders:read"))
+    as_shop = ("--token-file", str(shop))
+    assert mq(*ada, "policy", "show") == "version = 0\n"
+    policy.write_text('[[grants]]\nprincipal = "sh*"\ngrants = ["topic:orders:publish"]\n')
+    assert mq(*ada, "policy", "apply", str(policy)) == (
+        "+ grants: principal sh*, grants topic:orders:publish\npolicy version 1 is in force\n"
+    )
+    mq(*as_shop, "publish", "orders", "again")
+    assert "'shop' may not manage the cluster" in mq_fails(*as_shop, "policy", "show")
+    told = mq(*ada, "token", "revoke", str(shop))
+    assert "is refused, until it ends at" in told and "policy version 2" in told
+    assert "the token is revoked" in mq_fails(*as_shop, "publish", "orders", "again")
+    shop.write_text(mq("token", "create", "shop", *files[:2], "--grant", "topic:orders:read"))
+    mq(*as_shop, "publish", "orders", "again")
+    assert "tokens of shop from before" in mq(*ada, "token", "revoke", "--principal", "shop")
+    assert "are revoked: get a new one" in mq_fails(*as_shop, "publish", "orders", "again")
+    shop.write_text(mq("token", "create", "shop", *files[:2], "--grant", "topic:orders:read"))
+    mq(*as_shop, "publish", "orders", "again")
+    # What is shown can be applied, and once only: the version that it has is gone by then.
+    policy.write_text(shown := mq(*ada, "policy", "show"))
+    assert "[[revoked_tokens]]" in shown and "[[revoked_principals]]" in shown
+    assert mq(*ada, "policy", "apply", str(policy)).startswith("nothing is other than before\n")
+    assert "mq policy show shows the newer one" in mq_fails(*ada, "policy", "apply", str(policy))
+    policy.write_text('{"grants": [], "revoked_principals": []}')
+    lines = json.loads(mq(*ada, "policy", "apply", str(policy), "--json"))["changes"]
+    assert [line.partition(":")[0] for line in lines] == ["- grants", "- revoked_principals"]
+    for text, why in (
+        ("x", "it is neither TOML nor JSON"),
+        ("[[grant]]", "unknown section 'grant': did you mean 'grants'?"),
+        ('[[quotas]]\nprincipal = "a"\nstream = 1', "unknown field 'stream': did you mean 'streams'?"),
+    ):
+        policy.write_text(text)
+        assert why in mq_fails(*ada, "policy", "apply", str(policy))
+    assert "token g1 is refused" in mq(*ada, "token", "revoke", "--id", "g1")
+    for given, why in (
+        ((), "name what to revoke"),
+        (("--id", "a", "--principal", "b"), "name what to revoke"),
+        ((str(tmp_path / "grafana"),), "taken out of --static-tokens"),
+        ((str(tmp_path / "nothing"),), "No such file"),
+    ):
+        assert why in mq_fails(*ada, "token", "revoke", *given)
 
 
 def test_a_broker_that_could_check_no_token_does_not_start(tmp_path: Path) -> None:

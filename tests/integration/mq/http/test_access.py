@@ -323,7 +323,7 @@ async def test_a_broker_does_not_start_with_a_file_of_no_use(tmp_path: Path, tex
     if text is not None:
         path.write_text(text)
     with pytest.raises(InvalidConfig) as caught:
-        await access_of(BrokerSettings(authorizer="tokens", token_keys=path), SystemClock()).open()
+        await access_of(BrokerSettings(authorizer="tokens", token_keys=path), SystemClock(), MemoryStore()).open()
     assert str(caught.value).startswith(f"{path} (--token-keys): {why}")
 
 

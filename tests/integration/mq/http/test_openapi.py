@@ -168,6 +168,7 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/groups/{{group}}/commits": ["post"],
         "/v1/cluster/verification": ["get"],
         "/v1/cluster": ["get"],
+        "/v1/cluster/policy": ["get", "put"],
         "/v1/cluster/brokers/{name}/drain": ["delete", "post"],
         "/livez": ["get"],
         "/healthz": ["get"],

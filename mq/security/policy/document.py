@@ -1,0 +1,195 @@
+"""What a policy says, as plain data: who gets which grants besides, what is revoked, and how much each may take.
+
+As JSON, in the words of the interface and of the object on the store:
+
+    {
+     "grants": [{"principal": "https://id.example.org#*", "grants": ["topic:orders-*:read"]}],
+     "revoked_tokens": [{"id": "01M8DB7GA32XEH6VY1BHWP9N2R", "until": "2027-01-01T00:00:00Z"}],
+     "revoked_principals": [{"principal": "shop", "before": "2026-11-27T05:00:00Z"}],
+     "quotas": [{"principal": "shop*", "requests_per_second": 100}]
+    }
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from filer.errors import InvalidInput
+from filer.nearest import unknown_name
+from filer.times import parse_rfc3339, rfc3339_short
+from mq.base.errors import Unauthenticated
+from mq.security.grants import Grant, Grants, parse_grants
+from mq.security.policy.limits import LIMITS, Limits, limits_of
+from mq.security.policy.subjects import Subjects, subjects_of, text_of
+from mq.security.principal import Principal
+
+SECTIONS = ("grants", "revoked_tokens", "revoked_principals", "quotas")
+MOST_BYTES = 1024 * 1024
+MOST_ENTRIES = {"grants": 1000, "revoked_tokens": 10_000, "revoked_principals": 10_000, "quotas": 1000}
+EXAMPLE = '{"grants": [{"principal": "https://id.example.org#*", "grants": ["topic:orders-*:read"]}]}'
+_KEPT_US = 60 * 1_000_000
+"""A revocation outlives its token by that: clocks differ, and tokens count a little longer than they say."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectGrants:
+    """Grants that these principals have besides those of their credential."""
+
+    subjects: Subjects
+    grants: Grants
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectLimits:
+    """What each of these principals may take."""
+
+    subjects: Subjects
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One version of a policy. `tokens` has when each revoked token ends, `principals` before when theirs are revoked.
+
+    Times are in microseconds since the Unix epoch.
+    """
+
+    version: int = 0
+    grants: tuple[SubjectGrants, ...] = ()
+    tokens: tuple[tuple[str, int], ...] = ()
+    principals: tuple[tuple[str, int], ...] = ()
+    quotas: tuple[SubjectLimits, ...] = ()
+
+    def sections(self) -> dict[str, list[dict[str, Any]]]:
+        """What it says, as JSON has it."""
+        return {
+            "grants": [
+                {"principal": each.subjects.text, "grants": [str(grant) for grant in each.grants.all]}
+                for each in self.grants
+            ],
+            "revoked_tokens": [{"id": id_, "until": rfc3339_short(until_us)} for id_, until_us in self.tokens],
+            "revoked_principals": [
+                {"principal": name, "before": rfc3339_short(before_us)} for name, before_us in self.principals
+            ],
+            "quotas": [{"principal": each.subjects.text, **each.limits.given()} for each in self.quotas],
+        }
+
+    def after(self, before: "Policy", now_us: int) -> "Policy":
+        """This one as the version that follows another. Revocations of tokens that have ended are left out."""
+        tokens = tuple((id_, until_us) for id_, until_us in self.tokens if now_us < until_us + _KEPT_US)
+        return replace(self, version=before.version + 1, tokens=tokens)
+
+
+class Decisions:
+    """A policy made ready to be asked about one principal after the other."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self._policy = policy or Policy()
+        self._tokens = frozenset(id_ for id_, _ in self._policy.tokens)
+        self._principals = dict(self._policy.principals)
+
+    def applied(self, principal: Principal) -> Principal:
+        """The principal with the grants that the policy gives. Raises `Unauthenticated` if its credential is revoked.
+
+        A credential that does not tell since when it is counts as older than any other.
+        """
+        if principal.token_id in self._tokens:
+            raise Unauthenticated("the token is revoked: get a new one")
+        before_us = self._principals.get(principal.name)
+        issued = principal.issued_seconds
+        if before_us is not None and (issued is None or issued * 1e6 < before_us):
+            since = rfc3339_short(before_us)
+            raise Unauthenticated(
+                f"credentials of {principal.name!r:.210} from before {since} are revoked: get a new one"
+            )
+        return replace(principal, grants=Grants([*principal.grants.all, *self.grants_of(principal.name)]))
+
+    def grants_of(self, name: str) -> list[Grant]:
+        """What the policy grants a principal."""
+        return [grant for each in self._policy.grants if each.subjects.match(name) for grant in each.grants.all]
+
+    def limits_of(self, name: str) -> Limits | None:
+        """How much a principal may take: what the first quota says that means it; None if none does."""
+        return next((each.limits for each in self._policy.quotas if each.subjects.match(name)), None)
+
+
+def parse_policy(document: Mapping[str, Any], version: int = 0) -> Policy:
+    """The policy that a document is. Raises `InvalidInput`, which names the place and what is wrong with it."""
+    for name in document:
+        if name not in SECTIONS:
+            raise InvalidInput(unknown_name("section", name, SECTIONS))
+    tokens = _entries(document, "revoked_tokens", ("id", "until"), _token)
+    principals = _entries(document, "revoked_principals", ("principal", "before"), _principal)
+    return Policy(
+        version,
+        tuple(_entries(document, "grants", ("principal", "grants"), _subject_grants)),
+        tuple(_once("revoked_tokens", "id", tokens)),
+        tuple(_once("revoked_principals", "principal", principals)),
+        tuple(_entries(document, "quotas", ("principal", *LIMITS), _quota)),
+    )
+
+
+def _entries(
+    document: Mapping[str, Any], section: str, fields: tuple[str, ...], parse: Callable[[Mapping[str, Any]], T]
+) -> list[T]:
+    listed, most = document.get(section, []), MOST_ENTRIES[section]
+    if not isinstance(listed, list):
+        raise InvalidInput(f"{section} is a list of objects")
+    if len(listed) > most:
+        raise InvalidInput(f"{section} has {len(listed)} entries: {most} are the most")
+    found: list[T] = []
+    for number, each in enumerate(listed, 1):
+        try:
+            found.append(parse(_checked(each, fields)))
+        except InvalidInput as error:
+            raise InvalidInput(f"{section}, {number} of {len(listed)}: {error}") from error
+    return found
+
+
+def _checked(given: Any, fields: tuple[str, ...]) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise InvalidInput("it is no object")
+    for name in given:
+        if name not in fields:
+            raise InvalidInput(unknown_name("field", str(name), fields))
+    return given
+
+
+def _once(section: str, field: str, entries: Iterable[tuple[str, int]]) -> Iterable[tuple[str, int]]:
+    """The same entries. Raises `InvalidInput` if two are about the same."""
+    seen: set[str] = set()
+    for name, time_us in entries:
+        if name in seen:
+            raise InvalidInput(f"{section}: two entries have the {field} {name!r:.210}")
+        seen.add(name)
+        yield name, time_us
+
+
+def _subject_grants(given: Mapping[str, Any]) -> SubjectGrants:
+    words = given.get("grants")
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise InvalidInput('it needs grants, a list of texts as "topic:orders-*:read"')
+    return SubjectGrants(subjects_of(given), parse_grants(words))
+
+
+def _quota(given: Mapping[str, Any]) -> SubjectLimits:
+    return SubjectLimits(subjects_of(given), limits_of(given))
+
+
+def _token(given: Mapping[str, Any]) -> tuple[str, int]:
+    return text_of(given, "id", "the id (jti) of a token"), _time(given, "until")
+
+
+def _principal(given: Mapping[str, Any]) -> tuple[str, int]:
+    return text_of(given, "principal", "the whole name of a principal"), _time(given, "before")
+
+
+def _time(given: Mapping[str, Any], field: str) -> int:
+    text = given.get(field)
+    try:
+        if isinstance(text, str):
+            return parse_rfc3339(text)
+    except ValueError:
+        pass
+    raise InvalidInput(f"it needs {field}, a time with a zone as 2027-01-01T00:00:00Z")

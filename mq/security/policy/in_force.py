@@ -1,0 +1,133 @@
+"""The policy by which one broker decides, kept up to date with the store."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from filer import keys
+from filer.clock import Clock
+from filer.errors import DataMissing, InvalidInput
+from filer.event_log import EventLog
+from filer.stores.store import Store
+from mq.base.errors import PolicyChanged
+from mq.security.policy.document import MOST_BYTES, Policy
+from mq.security.policy.policy_object import NOTHING, CorruptPolicy, PolicyObject, Stored, tag_of
+
+POLL_SECONDS = 0.4
+"""So often each broker looks whether the policy has changed: with the round trip, it has it within half a second."""
+
+_log = EventLog(__name__)
+
+
+class PolicyInForce:
+    """Follows the policy. `on_change` is called with each other one, `on_failure` when the store's cannot be used.
+
+    What cannot be read leaves in force what was there before: a damaged object, or a store that does not answer, takes
+    no grant and no revocation back. So does one that is gone after it was there: brokers never delete it.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, on_change: Callable[[Policy], None], on_failure: Callable[[], None]
+    ) -> None:
+        self._object, self._clock = PolicyObject(store, clock), clock
+        self._on_change, self._on_failure = on_change, on_failure
+        self._stored = NOTHING
+        # Whoever reads and whoever writes do so one after the other, so none takes an older one for the newest.
+        self._turn = asyncio.Lock()
+        self._told: str | None = None
+        self._damaged: CorruptPolicy | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._stored.policy
+
+    async def open(self) -> None:
+        """Take the policy that is on the store. Raises `CorruptFile` and `StoreError`.
+
+        A broker that cannot know what is revoked must not serve as if nothing were.
+        """
+        async with self._turn:
+            self._take(await self._object.read())
+
+    async def watch(self) -> None:
+        """Take what is new, for as long as the broker runs."""
+        while True:
+            await self._clock.sleep(POLL_SECONDS)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Take what is on the store by now. What keeps it from being used is told once for each change."""
+        async with self._turn:
+            try:
+                await self._read_again()
+            except Exception as error:
+                # Whatever a library makes of it: the store is asked again, or no revocation would count any more.
+                self._has_failed(error)
+            else:
+                self._told = None
+
+    async def _read_again(self) -> None:
+        etag = await self._object.etag()
+        if etag == self._stored.etag:
+            return
+        if etag is None:
+            raise DataMissing(f"{keys.POLICY} is gone: the policy before stays in force", key=keys.POLICY)
+        if self._damaged is not None and self._damaged.etag == etag:
+            raise self._damaged
+        try:
+            self._take(await self._object.read())
+        except CorruptPolicy as error:
+            self._damaged = error
+            raise
+
+    def _has_failed(self, error: Exception) -> None:
+        self._on_failure()
+        why = f"{type(error).__name__} {error}"
+        if why != self._told:
+            self._told = why
+            _log.error("policy_unusable", key=keys.POLICY, version_in_force=self.policy.version, error=error)
+
+    def _take(self, stored: Stored) -> None:
+        if stored.etag == self._stored.etag:
+            return
+        self._stored, self._damaged = stored, None
+        self._on_change(stored.policy)
+        _log.info("policy_in_force", version=stored.policy.version)
+
+    async def replace(self, given: Policy, expected: str) -> Policy:
+        """Make this the next version of the one with the tag `expected`, and have it in force here.
+
+        Raises `PolicyChanged` if that is not the newest, `InvalidInput` if it is too large, and `StoreError`. Repeated,
+        it finds that it has been done. Over an object that cannot be read, it goes by what is in force here.
+        """
+        async with self._turn:
+            before, etag = await self._replaceable()
+            made = given.after(before, self._clock.now_us())
+            if tag_of(before) != expected:
+                is_repeated = expected.startswith(f'"{before.version - 1}-') and made.sections() == before.sections()
+                if is_repeated and before.version:
+                    return before
+                raise PolicyChanged(
+                    f"the policy has version {before.version} by now, {tag_of(before)}: read it again, and change that"
+                )
+            _check_size(made)
+            self._take(await self._object.replace(made, etag=etag))
+            return made
+
+    async def _replaceable(self) -> tuple[Policy, str | None]:
+        """The policy that is to be replaced, and its ETag on the store."""
+        try:
+            found = await self._object.read()
+        except CorruptPolicy as error:
+            return self.policy, error.etag
+        if found.etag is None:
+            return self.policy, None
+        self._take(found)
+        return found.policy, found.etag
+
+
+def _check_size(policy: Policy) -> None:
+    size_bytes = len(json.dumps(policy.sections()))
+    if size_bytes > MOST_BYTES:
+        raise InvalidInput(f"a policy of {size_bytes} bytes is too large: {MOST_BYTES} are the most; use prefixes")

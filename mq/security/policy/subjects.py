@@ -1,0 +1,34 @@
+"""Patterns of principals: a name, or the prefix of names with `*` behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from filer.errors import InvalidInput
+
+LONGEST = 1000
+WANTED = f"a principal's name, or a prefix with * behind it, of 1 to {LONGEST} printable characters"
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """The principals of that name, or whose name begins so."""
+
+    text: str
+
+    def match(self, name: str) -> bool:
+        """Whether that principal is meant."""
+        return name.startswith(self.text[:-1]) if self.text.endswith("*") else name == self.text
+
+
+def subjects_of(given: Mapping[str, Any]) -> Subjects:
+    """The pattern in `principal`. Raises `InvalidInput`."""
+    return Subjects(text_of(given, "principal", WANTED))
+
+
+def text_of(given: Mapping[str, Any], field: str, wanted: str) -> str:
+    """A text that a principal, or the id of a token, may be. Raises `InvalidInput`."""
+    text = given.get(field)
+    if not isinstance(text, str) or not 0 < len(text) <= LONGEST or not text.isprintable():
+        raise InvalidInput(f"it needs {field}, {wanted}")
+    return text

@@ -1,0 +1,192 @@
+"""The policy over HTTP: who may change it, when it counts, and what it ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from filer import keys
+from filer.clock import SystemClock
+from filer.stores.memory_store import MemoryStore
+from mq.base.settings import BrokerSettings
+from mq.http.endpoints.policy import _MOST_BODY_BYTES
+from mq.security.access import access_of
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
+from tests.support.token_maker import TokenMaker
+
+PATH = "/v1/cluster/policy"
+EVERYTHING = ("topic:*:*", "cluster:*")
+LATE = "2126-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def maker() -> TokenMaker:
+    return TokenMaker(now_seconds=SystemClock().now_us() // 1_000_000)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, maker: TokenMaker, store: MemoryStore) -> AsyncIterator[HttpBroker]:
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    async with http_broker(store, authorizer="tokens", token_keys=tmp_path / "keys.json") as served:
+        yield served
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def put(broker: HttpBroker, headers: dict[str, str], **sections: Any) -> httpx.Response:
+    """The next version of the policy: of these sections alone."""
+    tag = (await broker.client.get(PATH, headers=headers)).raise_for_status().headers["etag"]
+    return await broker.client.put(PATH, json=sections, headers={**headers, "if-match": tag})
+
+
+async def test_a_change_names_the_version_that_it_follows(broker: HttpBroker, maker: TokenMaker) -> None:
+    admin = bearer(maker.token(*EVERYTHING, sub="ada"))
+    empty = await broker.client.get(PATH, headers=admin)
+    assert empty.json() == {
+        "version": 0,
+        "grants": [],
+        "revoked_tokens": [],
+        "revoked_principals": [],
+        "quotas": [],
+    }
+    document = {"quotas": [{"principal": "shop*", "streams": 3}]}
+    for given in ({}, {"if-match": "*"}, {"if-match": "0"}, {"if-match": ""}):
+        answer = await broker.client.put(PATH, json=document, headers={**admin, **given})
+        check_problem(answer, 428, "precondition-missing", "If-Match")
+    first = await broker.client.put(PATH, json=document, headers={**admin, "if-match": empty.headers["etag"]})
+    assert first.status_code == 200 and first.json()["version"] == 1
+    # Repeated as it is, since its answer may have been lost, it has been done; anything else comes too late.
+    again = await broker.client.put(PATH, json=document, headers={**admin, "if-match": empty.headers["etag"]})
+    assert (again.json(), again.headers["etag"]) == (first.json(), first.headers["etag"])
+    late = await broker.client.put(PATH, json={}, headers={**admin, "if-match": empty.headers["etag"]})
+    check_problem(late, 412, "policy-changed", "version 1 by now")
+    # What was read may be sent back with a change.
+    read = (await broker.client.get(PATH, headers=admin)).json()
+    second = await broker.client.put(PATH, json=read, headers={**admin, "if-match": first.headers["etag"]})
+    assert second.json() == {**read, "version": 2}
+    other = await broker.client.put(PATH, json=read, headers={**admin, "if-match": second.headers["etag"]})
+    check_problem(other, 412, "policy-changed", "the body is of version 1")
+    metrics = (await broker.client.get("/metrics", headers=admin)).text
+    assert "braidmq_policy_version 2.0" in metrics and "braidmq_policy_failures_total 0.0" in metrics
+
+
+async def test_what_is_no_policy_changes_nothing(broker: HttpBroker, maker: TokenMaker) -> None:
+    admin = bearer(maker.token(*EVERYTHING, sub="ada"))
+    bad = await put(broker, admin, qotas=[])
+    check_problem(bad, 422, "invalid-request", "unknown section 'qotas': did you mean 'quotas'?")
+    bad = await put(broker, admin, grants=[{"principal": "a", "grants": ["topic:a:raed"]}])
+    check_problem(bad, 422, "invalid-request", "grants, 1 of 1", "did you mean 'read'?")
+    wide = [{"principal": "x" * 900 + str(n), "before": LATE} for n in range(1500)]
+    check_problem(await put(broker, admin, revoked_principals=wide), 422, "invalid-request", "1048576 are the most")
+    huge = b" " * (_MOST_BODY_BYTES + 1)
+    tag = (await broker.client.get(PATH, headers=admin)).headers["etag"]
+    sent = await broker.client.put(PATH, content=huge, headers={**admin, "if-match": tag})
+    check_problem(sent, 413, "body-too-large")
+    sent = await broker.client.put(PATH, content=b"[]", headers={**admin, "if-match": tag})
+    check_problem(sent, 422, "invalid-request", "the body should be an object")
+    assert (await broker.client.get(PATH, headers=admin)).json()["version"] == 0
+
+
+async def test_a_grant_counts_once_it_is_answered_and_ends_within_a_second(
+    broker: HttpBroker, maker: TokenMaker, store: MemoryStore, tmp_path: Path
+) -> None:
+    """At this broker at once, at others within a second: also for what is open there."""
+    admin, shop = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token(sub="shop-1", jti="s1"))
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+    messages = "/v1/topics/orders/messages"
+    check_problem(await broker.client.post(messages, content=b"x", headers=shop), 403, "forbidden")
+    settings = BrokerSettings(authorizer="tokens", token_keys=tmp_path / "keys.json")
+    other = access_of(settings, SystemClock(), store)
+    await other.open()
+    watching = asyncio.create_task(other.watch())
+    try:
+        granted = [{"principal": "shop*", "grants": ["topic:orders:read,publish"]}]
+        (await put(broker, admin, grants=granted)).raise_for_status()
+        for _ in range(3):  # and by the fast path
+            assert (await broker.client.post(messages, content=b"x", headers=shop)).status_code == 200
+        checked = other.credentials
+        assert checked is not None
+        async with asyncio.timeout(1.0):
+            while not checked.principal(shop["authorization"].encode()).grants.allow("publish", "orders"):
+                await asyncio.sleep(0.01)
+
+        ended = asyncio.create_task(last_line(broker, shop))
+        while not len(broker.broker.access.standings):
+            await asyncio.sleep(0.01)
+        (await put(broker, admin, grants=[])).raise_for_status()
+        check_problem(await broker.client.post(messages, content=b"x", headers=shop), 403, "forbidden")
+        async with asyncio.timeout(1.0):
+            line = await ended
+            while checked.principal(shop["authorization"].encode()).grants.allow("publish", "orders"):
+                await asyncio.sleep(0.01)
+        assert (line["end"], line["problem"]["type"]) == ("refused", "urn:braidmq:forbidden")
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def last_line(broker: HttpBroker, headers: dict[str, str]) -> dict[str, Any]:
+    """What a subscription says at its end."""
+    path, accept = "/v1/topics/orders/subscribe?from=earliest", {"accept": "application/x-ndjson"}
+    async with broker.client.stream("GET", path, headers={**headers, **accept}) as answer:
+        lines = [json.loads(line) async for line in answer.aiter_lines()]
+    return dict(lines[-1])
+
+
+async def test_a_revoked_token_is_nobodys_and_what_it_has_open_ends(broker: HttpBroker, maker: TokenMaker) -> None:
+    admin = bearer(maker.token(*EVERYTHING, sub="ada"))
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+    first, second = (bearer(maker.token("topic:orders:read", sub="bob", jti=each)) for each in ("b1", "b2"))
+    ended = asyncio.create_task(last_line(broker, first))
+    while not len(broker.broker.access.standings):
+        await asyncio.sleep(0.01)
+    (await put(broker, admin, revoked_tokens=[{"id": "b1", "until": LATE}])).raise_for_status()
+    async with asyncio.timeout(1.0):
+        assert (await ended)["problem"]["type"] == "urn:braidmq:unauthenticated"
+    check_problem(await broker.client.get("/v1/topics/orders", headers=first), 401, "unauthenticated", "is revoked")
+    assert (await broker.client.get("/v1/topics/orders", headers=second)).status_code == 200
+    # All that were issued up to now; what is issued later is good.
+    revoked = [{"principal": "bob", "before": "2126-01-01T00:00:00Z"}]
+    (await put(broker, admin, revoked_principals=revoked)).raise_for_status()
+    refused = await broker.client.get("/v1/topics/orders", headers=second)
+    check_problem(refused, 401, "unauthenticated", "credentials of 'bob' from before 2126")
+    past = [{"principal": "bob", "before": "2026-01-01T00:00:00Z"}]
+    (await put(broker, admin, revoked_principals=past)).raise_for_status()
+    assert (await broker.client.get("/v1/topics/orders", headers=second)).status_code == 200
+    timeless = bearer(maker.token("topic:orders:read", sub="bob", iat=None))
+    check_problem(await broker.client.get("/v1/topics/orders", headers=timeless), 401, "unauthenticated")
+
+
+async def test_damage_takes_nothing_back_and_a_broker_does_not_start_on_it(
+    broker: HttpBroker, maker: TokenMaker, store: MemoryStore, tmp_path: Path
+) -> None:
+    admin, bob = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token("topic:*:read", sub="bob", jti="b1"))
+    (await put(broker, admin, revoked_tokens=[{"id": "b1", "until": LATE}])).raise_for_status()
+    fetched = await store.get(keys.POLICY)
+    await store.replace(keys.POLICY, b"{" + fetched.data, etag=fetched.info.etag)
+    while "braidmq_policy_failures_total 0.0" in (await broker.client.get("/metrics", headers=admin)).text:
+        await asyncio.sleep(0.05)
+    check_problem(await broker.client.get("/v1/topics", headers=bob), 401, "unauthenticated", "is revoked")
+    with pytest.raises(Exception, match=r"cluster/policy\.json is damaged"):
+        async with http_broker(store, authorizer="tokens", token_keys=tmp_path / "keys.json"):
+            pass
+    mended = await put(broker, admin, revoked_tokens=[{"id": "b1", "until": LATE}])
+    assert mended.json()["version"] == 2
+
+
+async def test_a_broker_that_knows_nobody_has_no_policy() -> None:
+    async with http_broker(MemoryStore(), authorizer="any") as served:
+        check_problem(await served.client.get(PATH), 409, "no-policy", "asks nobody for tokens")
+        check_problem(await served.client.put(PATH, json={}, headers={"if-match": '"0-"'}), 409, "no-policy")

@@ -1,0 +1,111 @@
+"""What a policy says, and what it decides about a principal."""
+
+from typing import Any
+
+import pytest
+
+from filer.errors import InvalidInput
+from mq.base.errors import Unauthenticated
+from mq.security.grants import parse_grants
+from mq.security.policy.document import MOST_ENTRIES, Decisions, Policy, parse_policy
+from mq.security.principal import Principal
+
+ISSUER = "https://id.example.org"
+NOON = "2026-11-27T12:00:00Z"
+NOON_SECONDS = 1_795_780_800.0
+WHOLE: dict[str, Any] = {
+    "grants": [{"principal": f"{ISSUER}#*", "grants": ["topic:orders-*:read,publish", "cluster:observe"]}],
+    "revoked_tokens": [{"id": "t1", "until": "2026-11-27T12:00:00Z"}],
+    "revoked_principals": [{"principal": "shop", "before": "2026-11-27T12:00:00Z"}],
+    "quotas": [{"principal": "shop*", "requests_per_second": 100, "streams": 5}],
+}
+
+
+def test_what_is_read_is_what_is_shown() -> None:
+    policy = parse_policy(WHOLE, 7)
+    assert policy.version == 7 and policy.sections() == WHOLE
+    assert parse_policy({}).sections() == {name: [] for name in WHOLE}
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"grant": []}, "unknown section 'grant': did you mean 'grants'?"),
+        ({"grants": {}}, "grants is a list of objects"),
+        ({"grants": ["x"]}, "grants, 1 of 1: it is no object"),
+        ({"grants": [{"principals": "x"}]}, "unknown field 'principals': did you mean 'principal'?"),
+        ({"grants": [{"principal": "", "grants": ["cluster:observe"]}]}, "it needs principal, a principal's name"),
+        ({"grants": [{"principal": "a\nb", "grants": ["cluster:observe"]}]}, "it needs principal, a principal's name"),
+        ({"grants": [{"principal": "x" * 1001, "grants": ["cluster:observe"]}]}, "of 1 to 1000"),
+        ({"grants": [{"principal": "x", "grants": []}]}, "it needs grants, a list of texts"),
+        ({"grants": [{"principal": "x", "grants": ["topic:a:raed"]}]}, "did you mean 'read'?"),
+        ({"grants": [{"principal": "x", "grants": ["cluster:observe"]}] * 1001}, "1000 are the most"),
+        ({"revoked_tokens": [{"id": 7, "until": NOON}]}, "it needs id, the id (jti) of a token"),
+        ({"revoked_tokens": [{"id": "t"}]}, "it needs until, a time with a zone"),
+        ({"revoked_tokens": [{"id": "t", "until": "2026-11-27T12:00:00"}]}, "it needs until, a time with a zone"),
+        ({"revoked_tokens": [{"id": "t", "until": NOON}] * 2}, "two entries have the id 't'"),
+        ({"revoked_principals": [{"principal": "a", "before": NOON}] * 2}, "two entries have the principal 'a'"),
+        ({"revoked_tokens": [{}] * (MOST_ENTRIES["revoked_tokens"] + 1)}, "10000 are the most"),
+        ({"quotas": [{"principal": "x"}]}, "it limits nothing"),
+        ({"quotas": [{"principal": "x", "request_per_second": 1}]}, "did you mean 'requests_per_second'?"),
+        ({"quotas": [{"principal": "x", "streams": 0}]}, "streams is a whole number from 1 on, not 0"),
+        ({"quotas": [{"principal": "x", "streams": True}]}, "streams is a whole number from 1 on, not True"),
+        ({"quotas": [{"principal": "x", "streams": 2**60}]}, "streams is a whole number"),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_its_place(document: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy(document)
+    assert why in str(caught.value)
+
+
+def principal(name: str, *grants: str, token_id: str | None = None, issued: float | None = None) -> Principal:
+    return Principal(name, parse_grants(grants), token_id=token_id, issued_seconds=issued)
+
+
+def test_grants_are_added_to_those_in_the_credential() -> None:
+    decided = Decisions(parse_policy(WHOLE))
+    granted = decided.applied(principal(f"{ISSUER}#ann", "topic:bills:read"))
+    assert [str(each) for each in granted.grants.all] == [
+        "topic:bills:read",
+        "topic:orders-*:read,publish",
+        "cluster:observe",
+    ]
+    for other in ("ann", f"{ISSUER}.evil#ann", ISSUER, "https://id.example.or"):
+        assert not decided.grants_of(other)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"),
+    [
+        (principal("ann", token_id="t1"), True),
+        (principal("ann", token_id="t2"), False),
+        (principal("ann"), False),
+        (principal("shop", issued=NOON_SECONDS - 1), True),
+        (principal("shop", issued=NOON_SECONDS), False),
+        (principal("shop"), True),
+        (principal("shop-2"), False),
+    ],
+)
+def test_what_is_revoked_is_nobody(given: Principal, is_refused: bool) -> None:
+    decided = Decisions(parse_policy(WHOLE))
+    if not is_refused:
+        assert decided.applied(given).name == given.name
+        return
+    with pytest.raises(Unauthenticated, match="revoked"):
+        decided.applied(given)
+
+
+def test_the_first_quota_that_means_a_principal_counts() -> None:
+    quotas = [{"principal": "shop-1", "streams": 1}, {"principal": "shop*", "streams": 2}]
+    decided = Decisions(parse_policy({"quotas": quotas}))
+    found = [decided.limits_of(name) for name in ("shop-1", "shop-2", "ann")]
+    assert [each and each.streams for each in found] == [1, 2, None]
+
+
+def test_the_next_writer_drops_what_has_ended() -> None:
+    given = parse_policy(WHOLE)
+    soon, late = int((NOON_SECONDS + 59) * 1e6), int((NOON_SECONDS + 60) * 1e6)
+    assert given.after(Policy(version=4), soon).tokens == given.tokens
+    after = given.after(Policy(version=4), late)
+    assert (after.version, after.tokens, after.principals) == (5, (), given.principals)
