@@ -16,6 +16,10 @@ class CoordinationFailed(BraidError):
     """The coordination service cannot be reached."""
 
 
+class NotAuthorized(CoordinationFailed):
+    """The coordination service does not let this broker read or write what belongs to the cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A live broker. `id` carries an incarnation: a restarted process is another broker.

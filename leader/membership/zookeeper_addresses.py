@@ -2,24 +2,34 @@
 
 import asyncio
 import os
+import ssl
 
 from kazoo.hosts import collect_hosts
 
+from leader.membership.zookeeper_access import ZooKeeperTls
+
 _CONNECT_SECONDS = 1.0
+# A handshake takes computing at both ends.
+TLS_SECONDS = 5.0
 
 
-async def why_unreachable(hosts: str) -> str:
+async def why_unreachable(hosts: str, tls: ZooKeeperTls | None = None) -> str:
     """Describe for people what is wrong at each of the addresses `host:port,host:port`."""
     addresses, _ = collect_hosts(hosts)
-    return "; ".join(await asyncio.gather(*(_examine(host, port) for host, port in addresses)))
+    return "; ".join(await asyncio.gather(*(_examine(host, port, tls) for host, port in addresses)))
 
 
-async def _examine(host: str, port: int) -> str:
+async def _examine(host: str, port: int, tls: ZooKeeperTls | None) -> str:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_SECONDS)
+        connecting = asyncio.open_connection(host, port, ssl=None if tls is None else tls.context())
+        _, writer = await asyncio.wait_for(connecting, _CONNECT_SECONDS if tls is None else TLS_SECONDS)
     except TimeoutError:
         return f"{address}: nobody answers"
+    except ssl.SSLCertVerificationError as error:
+        return f"{address}: its certificate is not trusted: {error.verify_message}"
+    except ssl.SSLError as error:
+        return f"{address}: no TLS: {error.reason or error}"
     except OSError as error:
         return f"{address}: {_reason(error)}"
     writer.close()

@@ -12,6 +12,7 @@ from filer.clock import Clock
 from leader.membership.cluster_view import ClusterView, Listeners
 from leader.membership.coordinator import BrokerInfo
 from leader.membership.topic_announcements import TopicAnnouncements
+from leader.membership.zookeeper_access import ZooKeeperAccess
 from leader.membership.zookeeper_rounds import Session, ZooKeeperRounds
 from leader.membership.zookeeper_session import ZooKeeperSession
 
@@ -28,7 +29,9 @@ class ZooKeeperCoordinator:
         session_timeout_seconds: float,
         session: Session | None = None,
         executor: Executor | None = None,
+        access: ZooKeeperAccess | None = None,
     ) -> None:
+        access = access or ZooKeeperAccess()
         self._view = ClusterView(clock, session_timeout_seconds=session_timeout_seconds)
         self._topics = TopicAnnouncements()
         self._listeners = Listeners(self._view)
@@ -39,6 +42,7 @@ class ZooKeeperCoordinator:
             session_timeout_seconds=session_timeout_seconds,
             on_change=lambda: self._rounds.call_from_thread(self._rounds.wake),
             on_topic=lambda topic: self._rounds.call_from_thread(self.read_again, topic),
+            access=access,
         )
         self._rounds = ZooKeeperRounds(
             hosts,
@@ -48,6 +52,7 @@ class ZooKeeperCoordinator:
             view=self._view,
             topics=self._topics,
             listeners=self._listeners,
+            tls=access.tls,
         )
 
     # -- what is known -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from filer.clock import Clock
 from filer.event_log import EventLog
 from leader.membership.coordinator import BrokerInfo, CoordinationFailed
+from leader.membership.zookeeper_acls import NodeAcls
 
 _BROKER: TypeAdapter[BrokerInfo] = TypeAdapter(BrokerInfo)
 _log = EventLog(__name__)
@@ -86,6 +87,8 @@ class RoundResult:
     leads: bool
     counters: Mapping[str, int]
     session_id: int
+    is_unfinished: bool = False
+    """Whether another round should follow soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,13 @@ class ZooKeeperRound:
         self._clock, self._deadline = clock, deadline
         self._session = _session_of(client)
 
-    def run(self, errand: Errand, granted_seconds: Callable[[], float]) -> RoundResult:
-        """Do the round. Raises `CoordinationFailed`, kazoo's errors and its time-out."""
+    def run(
+        self, errand: Errand, granted_seconds: Callable[[], float], node_acls: NodeAcls | None = None
+    ) -> RoundResult:
+        """Do the round. Raises `CoordinationFailed`, kazoo's errors and its time-out.
+
+        At its end it changes some ACLs of nodes.
+        """
         if not self._session:
             # kazoo would queue the calls, and do them whenever it is connected again.
             raise CoordinationFailed("not connected")
@@ -125,7 +133,8 @@ class ZooKeeperRound:
         counters = self._counters(errand.read)
         if _session_of(self._client) != self._session:
             raise CoordinationFailed("the session ended meanwhile")
-        return RoundResult(granted_seconds(), brokers, leader, leader == me.id, counters, self._session)
+        is_left = node_acls is not None and node_acls.change_some(self._client, self._session, self._wait)
+        return RoundResult(granted_seconds(), brokers, leader, leader == me.id, counters, self._session, is_left)
 
     def _look(self, granted_seconds: Callable[[], float]) -> RoundResult:
         brokers: tuple[BrokerInfo, ...] = ()

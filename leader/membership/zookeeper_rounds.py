@@ -12,8 +12,9 @@ from typing import Protocol
 from filer.clock import Clock, comes_within
 from filer.event_log import EventLog
 from leader.membership.cluster_view import ClusterView, Listeners
-from leader.membership.coordinator import BrokerInfo, CoordinationFailed
+from leader.membership.coordinator import BrokerInfo, CoordinationFailed, NotAuthorized
 from leader.membership.topic_announcements import TopicAnnouncements
+from leader.membership.zookeeper_access import ZooKeeperTls
 from leader.membership.zookeeper_addresses import why_unreachable
 from leader.membership.zookeeper_round import Errand, RoundResult
 
@@ -54,7 +55,9 @@ class ZooKeeperRounds:
         view: ClusterView,
         topics: TopicAnnouncements,
         listeners: Listeners,
+        tls: ZooKeeperTls | None = None,
     ) -> None:
+        self._tls = tls
         self._hosts, self._clock, self._session, self._executor = hosts, clock, session, executor
         self._view, self._topics, self._listeners = view, topics, listeners
         self._broker: BrokerInfo | None = None
@@ -83,6 +86,8 @@ class ZooKeeperRounds:
         while self._clock.monotonic_seconds() < deadline_seconds:
             try:
                 return (await loop.run_in_executor(self._executor, self._session.round, Errand(None))).brokers
+            except NotAuthorized:
+                raise
             except CoordinationFailed as error:
                 failure = error
             await self._clock.sleep(_LOOK_PAUSE_SECONDS)
@@ -101,7 +106,8 @@ class ZooKeeperRounds:
             asyncio.create_task(self._run(), name="zookeeper rounds"),
             asyncio.create_task(self._notify_when_out_of_touch(), name="zookeeper deadline"),
         ]
-        if not await comes_within(self._clock, self._joined, JOIN_SECONDS):
+        is_told = await comes_within(self._clock, self._joined, JOIN_SECONDS)
+        if not is_told or isinstance(self._failure, NotAuthorized):
             failure = self._failure
             await self.leave()
             raise CoordinationFailed(await self._explain(failure))
@@ -124,7 +130,9 @@ class ZooKeeperRounds:
         self._executor.shutdown(wait=False)
 
     async def _explain(self, failure: CoordinationFailed | None) -> str:
-        causes = await why_unreachable(self._hosts)
+        if isinstance(failure, NotAuthorized):
+            return str(failure)
+        causes = await why_unreachable(self._hosts, self._tls)
         last = f" (last: {failure})" if failure is not None and str(failure) != "not connected" else ""
         return f"no session with ZooKeeper within {JOIN_SECONDS:g} seconds: {causes}{last}"
 
@@ -149,12 +157,15 @@ class ZooKeeperRounds:
             if self._failure is None and self._joined.is_set():
                 _log.warning("zookeeper_lost", hosts=self._hosts, error=failure)
             self._failure = failure
+            if isinstance(failure, NotAuthorized):
+                # No other round would tell anything else: who waits for the first one is told at once.
+                self._joined.set()
             return False
         if self._failure is not None and self._joined.is_set():
             _log.info("zookeeper_recovered", hosts=self._hosts)
         self._failure = None
         self._apply(result, began_seconds)
-        if self._topics.are_waiting:
+        if self._topics.are_waiting or result.is_unfinished:
             self._wake.set()
         return True
 

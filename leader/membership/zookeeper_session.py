@@ -5,11 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 from kazoo.protocol.states import KazooState
 
 from filer.clock import Clock
 from filer.event_log import EventLog
-from leader.membership.coordinator import CoordinationFailed
+from leader.membership.coordinator import CoordinationFailed, NotAuthorized
+from leader.membership.zookeeper_access import ZooKeeperAccess
+from leader.membership.zookeeper_acls import NodeAcls
 from leader.membership.zookeeper_round import Errand, Paths, RoundResult, Watches, ZooKeeperRound
 
 # A longer round proves little: its session may be over at its end.
@@ -37,12 +40,16 @@ class ZooKeeperSession:
         session_timeout_seconds: float,
         on_change: Callable[[], None],
         on_topic: Callable[[str | None], None],
+        access: ZooKeeperAccess,
     ) -> None:
         self._hosts, self._paths, self._clock = hosts, Paths(cluster), clock
         self._wanted_seconds = session_timeout_seconds
         self._granted_seconds = 0.0
         self._on_change, self._on_topic = on_change, on_topic
         self._watches = Watches(cluster=lambda _: on_change(), topic=self._topic_changed)
+        self._access = access
+        shared, root = self._paths.folders[:2]
+        self._node_acls = NodeAcls(shared, root, access) if access.credentials is not None else None
         self._client: KazooClient | None = None
         self._answered_at = 0.0
 
@@ -54,6 +61,16 @@ class ZooKeeperSession:
             self._answered_at = began
         try:
             result = self._round(self._client, errand, began)
+        except NoAuthError as error:
+            raise NotAuthorized(
+                f"ZooKeeper does not let this broker use the nodes of the cluster below {self._paths.root}: "
+                + (
+                    "its credentials are not those that made them"
+                    if self._access.credentials
+                    else "it has no credentials"
+                )
+                + "; give all brokers of the cluster the same --zookeeper-auth"
+            ) from error
         except Exception as error:
             # Not only kazoo's own errors: an error that a broken answer causes must not stop the rounds for ever.
             self._give_up_when_silent()
@@ -71,7 +88,7 @@ class ZooKeeperSession:
         session_seconds = self._granted_seconds or self._wanted_seconds
         seconds = min(session_seconds * _ROUND_PART, _LONGEST_ROUND_SECONDS)
         calls = ZooKeeperRound(client, self._paths, self._watches, self._clock, deadline=began + seconds)
-        return calls.run(errand, lambda: self._granted_seconds)
+        return calls.run(errand, lambda: self._granted_seconds, self._node_acls)
 
     def _give_up_when_silent(self) -> None:
         """Replace a client that has had no answer for longer than its session can have lived.
@@ -85,7 +102,12 @@ class ZooKeeperSession:
             self._client = None
 
     def _open(self) -> KazooClient:
-        client = KazooClient(self._hosts, timeout=self._wanted_seconds, connection_retry=dict(_CONNECTING))
+        client = KazooClient(
+            self._hosts,
+            timeout=self._wanted_seconds,
+            connection_retry=dict(_CONNECTING),
+            **self._access.options(),
+        )
         self._remember_what_is_granted(client)
         client.add_listener(self._state_changed)
         client.start_async()

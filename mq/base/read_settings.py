@@ -18,7 +18,7 @@ PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
 _OF_CLIENTS = ("URL", "CA", "CLIENT_CERT", "CLIENT_KEY", "TOKEN", "TOKEN_FILE")
 # Those that have a secret itself: a flag would show it to everybody on the machine.
-_SECRETS = ("BRAIDMQ_PEER_KEYS_TEXT",)
+_SECRETS = ("BRAIDMQ_PEER_KEYS_TEXT", "BRAIDMQ_ZOOKEEPER_AUTH_TEXT")
 OTHER_VARIABLES = frozenset({"BRAIDMQ_CONFIG", *_SECRETS, *(f"BRAIDMQ_{name}" for name in _OF_CLIENTS)})
 
 
@@ -85,6 +85,7 @@ def resolve_settings(
     _refuse_nonsense(loaded, layers.origins)
     _refuse_half_tls(loaded, layers.origins)
     _refuse_half_keys(loaded, layers.origins, environment)
+    _refuse_half_zookeeper(loaded, layers.origins, environment)
     _refuse_exposure(loaded, layers.origins)
     if loaded.tracing != "off":
         check_trace_environment(environment, layers.origins["tracing"].name)
@@ -181,6 +182,32 @@ def _refuse_half_keys(settings: BrokerSettings, origins: Mapping[str, Origin], e
         raise InvalidConfig(
             f"{origins['peer_keys'].name}: without --zookeeper a broker is on its own and calls no others"
         )
+
+
+def _refuse_half_zookeeper(
+    settings: BrokerSettings, origins: Mapping[str, Origin], environment: Mapping[str, str]
+) -> None:
+    """Refuse a part of what proves a broker to ZooKeeper, and hides what it says."""
+    has_text = bool(environment.get("BRAIDMQ_ZOOKEEPER_AUTH_TEXT"))
+    if settings.zookeeper_auth is not None and has_text:
+        raise InvalidConfig(
+            f"{origins['zookeeper_auth'].name}: BRAIDMQ_ZOOKEEPER_AUTH_TEXT has credentials too: give the file or the "
+            "variable"
+        )
+    tls = (settings.zookeeper_tls, "it needs --zookeeper-tls; else nothing is encrypted")
+    needed = {
+        "zookeeper_auth": (settings.zookeeper, "without --zookeeper there is nobody to prove it to"),
+        "zookeeper_open": (settings.zookeeper_auth or has_text, "nodes are open without --zookeeper-auth"),
+        "zookeeper_tls": (settings.zookeeper, "without --zookeeper there is nobody to speak to"),
+        "zookeeper_ca": tls,
+        "zookeeper_cert": tls,
+        "zookeeper_key": (settings.zookeeper_cert, "a key is of no use without its certificate: --zookeeper-cert"),
+    }
+    for field, (other, why) in needed.items():
+        if field in origins and getattr(settings, field) and not other:
+            raise InvalidConfig(f"{origins[field].name}: {why}")
+    if settings.zookeeper_cert is not None and settings.zookeeper_key is None:
+        raise InvalidConfig(f"{origins['zookeeper_cert'].name}: it needs its key: give --zookeeper-key too")
 
 
 def _refuse_exposure(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:

@@ -108,6 +108,18 @@ class BrokerSettings(BaseModel):
     zookeeper: Annotated[str, AfterValidator(_zookeeper_addresses)] | None = Field(
         None, description="ZooKeeper of the cluster, host:port,host:port; without it the broker is on its own."
     )
+    zookeeper_auth: Path | None = Field(
+        None, description="File with name:password by which brokers prove themselves to ZooKeeper, and own their nodes."
+    )
+    zookeeper_open: bool = Field(
+        False, description="Leave nodes in ZooKeeper open to brokers that have no --zookeeper-auth yet."
+    )
+    zookeeper_tls: bool = Field(False, description="Speak TLS to ZooKeeper.")
+    zookeeper_ca: Path | None = Field(
+        None, description="File of the CAs by which ZooKeeper's certificate is checked; else the system's."
+    )
+    zookeeper_cert: Path | None = Field(None, description="Certificate that this broker shows ZooKeeper, in PEM.")
+    zookeeper_key: Path | None = Field(None, description="File of its key, without a passphrase.")
     session_timeout: Annotated[_Seconds, Field(ge=1, le=120)] = Field(
         10.0, description="Time after which the cluster gives up a silent broker."
     )

@@ -195,11 +195,9 @@ def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
     if settings.zookeeper is None:
         return InProcessCoordinator()
     # Imported here: a broker without ZooKeeper starts sooner without the client.
-    from leader.membership.zookeeper_coordinator import ZooKeeperCoordinator
+    from mq.process.clustered import clustered_coordinator
 
-    return ZooKeeperCoordinator(
-        settings.zookeeper, settings.cluster, clock, session_timeout_seconds=settings.session_timeout
-    )
+    return clustered_coordinator(settings, os.environ, clock)
 
 
 async def serve_until_stop(

@@ -35,7 +35,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "access_log": "on",
         "audit": "on",
         "insecure": "True",
-        "peer_keys_optional": "True",
+        "peer_keys_optional": "True", "zookeeper_open": "True", "zookeeper_tls": "True",
     }.get(field, "10000000")  # fmt: skip
     clustered, tls, asking = (
         {"zookeeper": "z", "store": "s"},
@@ -55,6 +55,12 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "tls_client_ca": tls,
         "tls_ca": clustered,
         "peer_keys": clustered,
+        "zookeeper_auth": clustered,
+        "zookeeper_open": {**clustered, "zookeeper_auth": "a"},
+        "zookeeper_tls": clustered,
+        "zookeeper_ca": {**clustered, "zookeeper_tls": "True"},
+        "zookeeper_cert": {**clustered, "zookeeper_tls": "True", "zookeeper_key": "k"},
+        "zookeeper_key": {**clustered, "zookeeper_tls": "True", "zookeeper_cert": "c"},
         "peer_keys_optional": {**clustered, "peer_keys": "k"},
     }
     others = {name: value for name, value in needed.get(field, {}).items() if name != field}
@@ -161,6 +167,21 @@ def test_the_directory_is_a_path() -> None:
             {},
             "--peer-keys: BRAIDMQ_PEER_KEYS_TEXT has peer keys too: give the file or the variable",
         ),
+        ({"zookeeper_auth": "a"}, {}, {}, "--zookeeper-auth: without --zookeeper there is nobody to prove it to"),
+        (
+            {"zookeeper_auth": "a", "zookeeper": "z", "store": "s"},
+            {"BRAIDMQ_ZOOKEEPER_AUTH_TEXT": "n:p"},
+            {},
+            "--zookeeper-auth: BRAIDMQ_ZOOKEEPER_AUTH_TEXT has credentials too",
+        ),
+        (
+            {"zookeeper_open": True, "zookeeper": "z", "store": "s"},
+            {},
+            {},
+            "--zookeeper-open: nodes are open without --zookeeper-auth",
+        ),
+        ({"zookeeper_tls": True}, {}, {}, "--zookeeper-tls: without --zookeeper there is nobody to speak to"),
+        ({}, {}, {"zookeeper_ca": "c"}, "zookeeper_ca in b.toml: it needs --zookeeper-tls; else nothing is encrypted"),
         ({"tls_ca": "a"}, {}, {}, "--tls-ca: without --zookeeper a broker is on its own and calls no others"),
         (
             {"tls_cert": "c", "tls_key": "k", "advertise": "http://h:1"},

@@ -1,0 +1,98 @@
+"""How a broker proves itself to ZooKeeper, and what of its nodes others may do: credentials, ACLs and TLS."""
+
+import socket
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from filer.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """TLS to ZooKeeper: the CAs that are trusted, by default the system's, and the certificate to show, if any."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """For one connection: files that were changed count from the next one on. Raises `InvalidConfig`."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            if self.ca is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(self.ca)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidConfig(f"{self.ca} (--zookeeper-ca) cannot be used: {_words(error)}") from error
+        if self.cert is not None:
+            try:
+                # Else OpenSSL would ask at the terminal for the passphrase of a key that has one.
+                context.load_cert_chain(self.cert, self.key, password=lambda: b"")
+            except (OSError, ssl.SSLError) as error:
+                raise InvalidConfig(
+                    f"{self.cert} (--zookeeper-cert) with {self.key} (--zookeeper-key) cannot be used: {_words(error)}"
+                ) from error
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """`credentials` are name:password (ZooKeeper's scheme digest).
+
+    With credentials, all nodes belong to whoever has them. `is_open`: they stay open to everybody, while the brokers of
+    a cluster get credentials one after the other.
+    """
+
+    credentials: str | None = field(default=None, repr=False)
+    is_open: bool = False
+    tls: ZooKeeperTls | None = None
+
+    @property
+    def closes_nodes(self) -> bool:
+        """Whether nodes are to belong to those who have the credentials."""
+        return self.credentials is not None and not self.is_open
+
+    @property
+    def acl(self) -> list[Any]:
+        """The ACL of each node."""
+        found: list[Any] = CREATOR_ALL_ACL if self.closes_nodes else OPEN_ACL_UNSAFE
+        return found
+
+    def options(self) -> dict[str, Any]:
+        """For a new client of kazoo."""
+        options: dict[str, Any] = {"default_acl": self.acl}
+        if self.credentials is not None:
+            options["auth_data"] = [("digest", self.credentials)]
+        if self.tls is not None:
+            options["handler"] = _tls_handler(self.tls)
+        return options
+
+
+def _tls_handler(tls: ZooKeeperTls) -> Any:
+    """Connects by TLS. Kazoo's own way would trust the system's CAs besides those that are given."""
+    handler: Any = SequentialThreadingHandler()
+
+    def connect(address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> socket.socket:
+        connection = socket.create_connection(address, timeout)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return tls.context().wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
+
+    handler.create_connection = connect
+    return handler
+
+
+def _words(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return error.strerror or str(error)

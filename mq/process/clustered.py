@@ -1,0 +1,57 @@
+"""The coordinator of a broker of a cluster: ZooKeeper, and what proves this broker to it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from filer.clock import Clock
+from filer.errors import InvalidConfig
+from leader.membership.coordinator import Coordinator
+from leader.membership.zookeeper_access import ZooKeeperAccess, ZooKeeperTls
+from leader.membership.zookeeper_coordinator import ZooKeeperCoordinator
+from mq.base.settings import BrokerSettings
+
+AUTH_VARIABLE = "BRAIDMQ_ZOOKEEPER_AUTH_TEXT"
+"""Has the credentials themselves, where no file can be given."""
+MOST_BYTES = 4096
+
+
+def clustered_coordinator(settings: BrokerSettings, environment: Mapping[str, str], clock: Clock) -> Coordinator:
+    """The coordinator that the settings ask for. Raises `InvalidConfig` for files that cannot be used."""
+    assert settings.zookeeper is not None
+    return ZooKeeperCoordinator(
+        settings.zookeeper,
+        settings.cluster,
+        clock,
+        session_timeout_seconds=settings.session_timeout,
+        access=zookeeper_access(settings, environment),
+    )
+
+
+def zookeeper_access(settings: BrokerSettings, environment: Mapping[str, str]) -> ZooKeeperAccess:
+    """What the settings say about it. Raises `InvalidConfig`."""
+    tls = None
+    if settings.zookeeper_tls:
+        tls = ZooKeeperTls(settings.zookeeper_ca, settings.zookeeper_cert, settings.zookeeper_key)
+        tls.context()  # what cannot be used is told now
+    credentials = _credentials(settings.zookeeper_auth, environment.get(AUTH_VARIABLE))
+    return ZooKeeperAccess(credentials, settings.zookeeper_open, tls)
+
+
+def _credentials(path: Path | None, text: str | None) -> str | None:
+    """The credentials, of which no message says a word."""
+    name = AUTH_VARIABLE if path is None else f"{path} (--zookeeper-auth)"
+    if path is not None:
+        try:
+            with path.open("rb") as file:
+                text = file.read(MOST_BYTES).decode()
+        except OSError as error:
+            raise InvalidConfig(f"{name}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidConfig(f"{name}: it is no text") from error
+    if text is None or (path is None and not text):
+        return None
+    found = text.strip()
+    user, colon, password = found.partition(":")
+    if not user or not colon or not password or len(found.split()) != 1:
+        raise InvalidConfig(f"{name}: it must be one line of the form name:password")
+    return found
