@@ -9,7 +9,7 @@ from mq.base.settings import BrokerSettings
 from mq.http.web_pages import SAFE_METHODS, Headers, this_machine, why_foreign, why_forwarded
 from mq.machine_users.kernel_users import TELLS_USERS
 from mq.security.authorization import HOW, authorization_of
-from mq.security.caller import Caller
+from mq.security.caller import Caller, Credential
 from mq.security.grants import Action
 from mq.security.local_callers import LocalCallers, name_of_user
 from mq.security.needs import need_of
@@ -60,9 +60,10 @@ class Guard:
 
     def allows_publish(self, caller: Caller, path: str, topic: str, authorization: bytes | None) -> bool:
         """Whether a publish to a topic's messages is allowed, if `admit` has found nothing in its headers before."""
-        if self._credentials is not None and authorization is not None:
+        credential = self._credential(caller, authorization)
+        if self._credentials is not None and credential is not None:
             try:
-                allowed = self._credentials.principal(authorization).grants.allow("publish", topic)
+                allowed = self._credentials.principal(credential).grants.allow("publish", topic)
             except Unauthenticated:
                 return False
         elif self._local is not None:
@@ -70,6 +71,12 @@ class Guard:
         else:
             allowed = self._credentials is None
         return allowed and why_not_changed(path) is None
+
+    def _credential(self, caller: Caller, authorization: bytes | None) -> Credential | None:
+        """What a request is allowed for: its token, else the certificate of its connection, where that counts."""
+        if authorization is not None or self._credentials is None or not self._credentials.takes_certificates:
+            return authorization
+        return caller.certificate
 
     def name_of(self, caller: Caller, headers: Headers) -> str:
         """Whose a request is that was not allowed, as far as a good credential or the kernel tells; else empty."""
@@ -82,8 +89,9 @@ class Guard:
 
     def _principal(self, caller: Caller, action: Action, headers: Headers) -> Principal:
         authorization = None if self._credentials is None else authorization_of(headers)
-        if self._credentials is not None and authorization is not None:
-            return self._credentials.principal(authorization)
+        credential = self._credential(caller, authorization)
+        if self._credentials is not None and credential is not None:
+            return self._credentials.principal(credential)
         if self._local is not None:
             return self._local.principal(caller, action)
         if self._credentials is not None:

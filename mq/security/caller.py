@@ -1,17 +1,30 @@
 """What a connection tells of who is at its other end, before it has sent any request."""
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+from mq.security.authorization import authorization_of
 
 _CALLER = "braidmq.caller"
 """The key in a request's scope."""
 
 
+class ShownCertificate(NamedTuple):
+    """The name in a verified certificate of a client, and when it ends (Unix time)."""
+
+    name: str
+    until_seconds: float
+
+
 class Caller(NamedTuple):
-    """The address of the client, and the user of this machine who has made the connection, if the kernel tells."""
+    """The address of the client, and the user of this machine who has made the connection, if the kernel tells.
+
+    `certificate` is what the client has shown by TLS, if that has a name.
+    """
 
     address: str
     user: int | None = None
+    certificate: ShownCertificate | None = None
 
 
 def offer_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
@@ -26,3 +39,13 @@ def caller_of(scope: Mapping[str, Any]) -> Caller:
         return found
     client = scope.get("client")
     return Caller(client[0] if client else "")
+
+
+Credential: TypeAlias = bytes | ShownCertificate
+"""What a request is allowed for: the value of its header `Authorization`, or the certificate of its connection."""
+
+
+def credential_of(scope: Mapping[str, Any]) -> Credential | None:
+    """The credential of a request: a token counts before a certificate. Raises `Unauthenticated` for several tokens."""
+    authorization = authorization_of(scope["headers"])
+    return caller_of(scope).certificate if authorization is None else authorization

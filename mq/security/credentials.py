@@ -1,4 +1,7 @@
-"""Makes a principal of what a request carries, and remembers it: a token is verified once, not with each request."""
+"""Makes a principal of what a request carries, and remembers it: a token is verified once, not with each request.
+
+A request without a token may be known by the certificate of its connection, which TLS has verified.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,6 +11,8 @@ from filer.clock import Clock
 from mq.base.errors import Unauthenticated
 from mq.security import signed_tokens
 from mq.security.authorization import HOW
+from mq.security.caller import Credential, ShownCertificate
+from mq.security.grants import NO_GRANTS
 from mq.security.key_ring import KeyRing
 from mq.security.policy.document import Decisions
 from mq.security.principal import Principal
@@ -17,6 +22,8 @@ from mq.security.static_tokens import StaticTokens
 MOST_REMEMBERED = 2048
 """So many tokens are remembered: 16 MiB, whatever clients send. Only tokens that are good are."""
 _BEARER = b"bearer "
+OF_CERTIFICATE = "certificate:"
+"""What the names of principals begin with that are known by a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +38,18 @@ class Known:
 class Credentials:
     """Checks the tokens of requests. Belongs to one event loop."""
 
-    def __init__(self, clock: Clock, audience: Audience, *, on_unknown_key: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        audience: Audience,
+        *,
+        on_unknown_key: Callable[[], None] | None = None,
+        takes_certificates: bool = False,
+    ) -> None:
         self._clock, self._audience, self._on_unknown_key = clock, audience, on_unknown_key
+        self.takes_certificates = takes_certificates
         self._known = Known()
-        self._remembered: OrderedDict[bytes, Principal] = OrderedDict()
+        self._remembered: OrderedDict[Credential, Principal] = OrderedDict()
 
     def __len__(self) -> int:
         """The number of tokens that are remembered."""
@@ -50,21 +65,30 @@ class Credentials:
         """What tokens are checked with."""
         return self._known
 
-    def principal(self, authorization: bytes) -> Principal:
-        """The principal of the value of an `Authorization` header. Raises `Unauthenticated`."""
-        if len(authorization) > signed_tokens.MOST_BYTES + len(_BEARER):
-            raise Unauthenticated(f"the header Authorization has {len(authorization)} bytes: a token has at most 8192")
-        remembered = self._remembered.get(authorization)
+    def principal(self, credential: Credential) -> Principal:
+        """The principal of the value of an `Authorization` header, or of a certificate. Raises `Unauthenticated`."""
+        remembered = self._remembered.get(credential)
         if remembered is not None and self._clock.now_us() < remembered.until_seconds * 1e6:
             return remembered
-        if authorization[: len(_BEARER)].lower() != _BEARER:
-            raise Unauthenticated(f"the header Authorization has no bearer token: {HOW}")
-        verified = self._verified(authorization[len(_BEARER) :].strip(b" ").decode("latin-1"))
-        principal = self._known.policy.applied(verified)
+        found = self._bearer(credential) if isinstance(credential, bytes) else self._owner(credential)
+        principal = self._known.policy.applied(found)
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.popitem(last=False)
-        self._remembered[authorization] = principal
+        self._remembered[credential] = principal
         return principal
+
+    def _owner(self, certificate: ShownCertificate) -> Principal:
+        """Who has shown a certificate. What they may do the policy says, and nothing else."""
+        if self._clock.now_us() >= certificate.until_seconds * 1e6:
+            raise Unauthenticated("the certificate of this connection has expired: connect with a new one")
+        return Principal(f"{OF_CERTIFICATE}{certificate.name}", NO_GRANTS, certificate.until_seconds)
+
+    def _bearer(self, authorization: bytes) -> Principal:
+        if len(authorization) > signed_tokens.MOST_BYTES + len(_BEARER):
+            raise Unauthenticated(f"the header Authorization has {len(authorization)} bytes: a token has at most 8192")
+        if authorization[: len(_BEARER)].lower() != _BEARER:
+            raise Unauthenticated(f"the header Authorization has no bearer token: {HOW}")
+        return self._verified(authorization[len(_BEARER) :].strip(b" ").decode("latin-1"))
 
     def _verified(self, token: str) -> Principal:
         now_seconds = self._clock.now_us() / 1e6

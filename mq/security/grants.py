@@ -100,6 +100,7 @@ def _is_of_group(groups: Pattern | None, group: str | None) -> bool:
     return groups is None or (group is not None and groups.matches(group))
 
 
+NO_GRANTS = Grants(())
 EVERYTHING = Grants(
     [
         Grant(frozenset(ACTIONS), Pattern("", is_whole=False)),

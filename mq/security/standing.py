@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from filer.clock import Clock
 from filer.errors import BraidError
 from mq.base.errors import Forbidden, Unauthenticated
+from mq.security.caller import Credential
 from mq.security.needs import Need
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def is_over(over: Over | None) -> BraidError | None:
 class Standing:
     """One permission that lasts. `over` is done when it is over."""
 
-    def __init__(self, credentials: "Credentials", clock: Clock, authorization: bytes, need: Need) -> None:
-        self._credentials, self._clock, self._authorization = credentials, clock, authorization
+    def __init__(self, credentials: "Credentials", clock: Clock, credential: Credential, need: Need) -> None:
+        self._credentials, self._clock, self._credential = credentials, clock, credential
         self._needs = {need}
         self.over: Over = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
@@ -46,7 +47,7 @@ class Standing:
         if self._timer is not None:
             self._timer.cancel()
         try:
-            principal = self._credentials.principal(self._authorization)
+            principal = self._credentials.principal(self._credential)
             for need in self._needs:
                 if (refusal := principal.refusal(need)) is not None:
                     raise refusal
@@ -75,12 +76,13 @@ class Standings:
         return len(self._open)
 
     @contextlib.contextmanager
-    def of(self, authorization: bytes | None, need: Need) -> Iterator[Standing | None]:
-        """The permission of a request that was admitted; None at a broker that asks for no credentials."""
-        if self._credentials is None or authorization is None:
+    def of(self, credential: Credential | None, need: Need) -> Iterator[Standing | None]:
+        """The permission of a request that was admitted; None where that was not for its credential."""
+        known = self._credentials
+        if known is None or credential is None or not (isinstance(credential, bytes) or known.takes_certificates):
             yield None
             return
-        standing = Standing(self._credentials, self._clock, authorization, need)
+        standing = Standing(known, self._clock, credential, need)
         self._open.add(standing)
         try:
             standing.review()

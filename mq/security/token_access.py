@@ -120,7 +120,13 @@ class TokenAccess(OpenAccess):
 def _credentials(settings: BrokerSettings, clock: Clock, issuer: IssuerKeys | None) -> Credentials:
     of_issuers = {} if issuer is None else {issuer.issuer: settings.oidc_audience or settings.cluster}
     on_unknown_key = None if issuer is None else issuer.ask
-    return Credentials(clock, Audience(settings.cluster, of_issuers), on_unknown_key=on_unknown_key)
+    return Credentials(
+        clock,
+        Audience(settings.cluster, of_issuers),
+        on_unknown_key=on_unknown_key,
+        # Where users of this machine are served for what they are, a certificate is no reason to serve them less.
+        takes_certificates=settings.authorizer == "tokens",
+    )
 
 
 class _File(Generic[T]):

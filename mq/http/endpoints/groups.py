@@ -29,7 +29,7 @@ from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.peers.group_call import GroupRequest
-from mq.security.authorization import authorization_of
+from mq.security.caller import credential_of
 from mq.security.needs import need_of
 
 _GROUP = "/v1/topics/{topic}/groups/{group}"
@@ -99,9 +99,7 @@ def groups_router(broker: Broker) -> APIRouter:
             lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
             # What a consumer that has gone away would get is for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
-            allowed = broker.access.standings.of(
-                authorization_of(request.scope["headers"]), need_of("POST", request.scope["path"])
-            )
+            allowed = broker.access.standings.of(credential_of(request.scope), need_of("POST", request.scope["path"]))
             try:
                 with allowed as standing:
                     over = None if standing is None else standing.over

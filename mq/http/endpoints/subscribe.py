@@ -30,7 +30,7 @@ from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
-from mq.security.authorization import authorization_of
+from mq.security.caller import credential_of
 from mq.security.needs import need_of
 from mq.security.standing import Over, is_over
 from mq.topic.topic_view import TopicView
@@ -109,7 +109,7 @@ class _Streams:
     ) -> AsyncGenerator[Part, None]:
         """The parts of one stream, for as long as the request's credential is good."""
         standing_of = self._broker.access.standings.of
-        allowed = standing_of(authorization_of(scope["headers"]), need_of("GET", scope["path"]))
+        allowed = standing_of(credential_of(scope), need_of("GET", scope["path"]))
         with self._broker.streams.counted(address), allowed as standing:
             over = None if standing is None else standing.over
             async with contextlib.aclosing(self._parts(view, positions, form, chunks, over, scope)) as parts:

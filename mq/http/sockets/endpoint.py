@@ -22,8 +22,7 @@ from mq.http.routers import new_router
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
-from mq.security.authorization import authorization_of
-from mq.security.caller import Caller, caller_of
+from mq.security.caller import Caller, caller_of, credential_of
 from mq.security.needs import need_of
 
 _ASKS = (
@@ -101,7 +100,7 @@ class _Opened(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        allowed = self._broker.access.standings.of(authorization_of(scope["headers"]), need_of("GET", scope["path"]))
+        allowed = self._broker.access.standings.of(credential_of(scope), need_of("GET", scope["path"]))
         with self._broker.streams.counted(self._address), allowed as standing:
             await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
             try:

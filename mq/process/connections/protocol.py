@@ -39,6 +39,7 @@ from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.connections.web_socket import SOCKETS, WebSocket
 from mq.process.connections.whole_answers import WholeAnswers
+from mq.security.caller import ShownCertificate
 from mq.tls.peer_certificate import PeerCertificate, offer_certificate, peer_certificate
 
 _INTERNAL = PREFIX.encode("ascii")
@@ -236,7 +237,9 @@ class LimitedProtocol(KnownCallerProtocol):
         self._watch.on_connect()
         self.flow = _Flow(transport, partial(self._connections.read_on, self))
         self._answers = WholeAnswers(transport)
-        self.client_certificate = peer_certificate(transport.get_extra_info("peercert"))
+        shown = self.client_certificate = peer_certificate(transport.get_extra_info("peercert"))
+        if shown is not None and shown.name is not None:
+            self.caller = self.caller._replace(certificate=ShownCertificate(shown.name, shown.until_seconds))
         transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._watch.carry_out(self._connections.admit(self, self.caller.address))
 

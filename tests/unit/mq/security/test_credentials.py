@@ -2,6 +2,7 @@ import pytest
 
 from mq.base.errors import Unauthenticated
 from mq.security.authorization import authorization_of
+from mq.security.caller import ShownCertificate
 from mq.security.credentials import MOST_REMEMBERED, Credentials, Known
 from mq.security.signed_tokens import SKEW_SECONDS, Audience
 from mq.security.static_tokens import digest_of, parse_static_tokens
@@ -75,6 +76,18 @@ def test_an_unknown_key_is_told() -> None:
     with pytest.raises(Unauthenticated):
         checked.principal(f"Bearer {TokenMaker(key_id='k9').token()}".encode())
     assert len(asked) == 1
+
+
+def test_a_certificate_is_somebody_until_it_ends() -> None:
+    clock = _Clock()
+    checked = credentials(TokenMaker(), clock)
+    shown = ShownCertificate("billing", NOW_SECONDS + 10)
+    owner = checked.principal(shown)
+    assert (owner.name, owner.grants.all, owner.until_seconds) == ("certificate:billing", (), NOW_SECONDS + 10)
+    assert checked.principal(shown) is owner
+    clock.seconds += 10
+    with pytest.raises(Unauthenticated, match="the certificate of this connection has expired"):
+        checked.principal(shown)
 
 
 def test_two_headers_are_refused() -> None:

@@ -43,3 +43,24 @@ def test_a_scope_has_what_was_put_there() -> None:
     assert certificate_in(scope) is None and certificate_in({}) is None
     offer_certificate(scope, certificate)
     assert certificate_in(scope) is certificate and "other" in scope["extensions"]
+
+
+@pytest.mark.parametrize(
+    ("common", "names", "name"),
+    [
+        ("billing", ("DNS:b.example.org", "URI:spiffe://example.org/b", "URI:spiffe://x"), "spiffe://example.org/b"),
+        ("billing", ("email:b@example.org", "DNS:b.example.org"), "b.example.org"),
+        ("billing", ("IP Address:127.0.0.1",), "billing"),
+        (None, ("URI:spiffe://x/\n", "DNS:" + "x" * 501, "DNS:y"), "y"),
+        (None, ("email:b@example.org",), None),
+        ("", (), None),
+    ],
+)
+def test_what_its_owner_is_called(common: str | None, names: tuple[str, ...], name: str | None) -> None:
+    assert PeerCertificate("", common, names).name == name
+
+
+def test_it_tells_when_it_ends() -> None:
+    shown = {"subject": ((("commonName", "b"),),), "notAfter": "Nov 27 12:00:00 2026 GMT"}
+    found = peer_certificate(shown)
+    assert found is not None and found.until_seconds == 1_795_780_800
