@@ -16,7 +16,7 @@ from mq.base.trace_environment import check_trace_environment
 Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
-_OF_CLIENTS = ("URL", "CA", "CLIENT_CERT", "CLIENT_KEY", "TOKEN", "TOKEN_FILE")
+_OF_CLIENTS = ("URL", "CONTEXT", "CA", "CLIENT_CERT", "CLIENT_KEY", "TOKEN", "TOKEN_FILE")
 # Those that have a secret itself: a flag would show it to everybody on the machine.
 _SECRETS = ("BRAIDMQ_PEER_KEYS_TEXT", "BRAIDMQ_ZOOKEEPER_AUTH_TEXT")
 OTHER_VARIABLES = frozenset({"BRAIDMQ_CONFIG", *_SECRETS, *(f"BRAIDMQ_{name}" for name in _OF_CLIENTS)})

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from braidmq.defaults import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
-from mq.cli.commands import COMMANDS
+from mq.cli.commands import COMMANDS, CONTEXT, TALK_TO_NONE
+from mq.cli.context_in_force import CONTEXT_VARIABLE, IN_FORCE
 from mq.cli.failures import report
 from mq.cli.lazy_group import lazy_group
+from mq.cli.options import lazily
 from mq.cli.plain_help import HELP_OPTIONS
 
 app = typer.Typer(
@@ -54,6 +56,15 @@ def _before_command(
             "names.",
         ),
     ] = None,
+    context_name: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="Go by this context (mq context). Default: BRAIDMQ_CONTEXT, or the one in use.",
+            autocompletion=lazily("complete_context"),
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -63,6 +74,10 @@ def _before_command(
         # Commands start jobs as well, which find it in the same place.
         os.environ.pop(TOKEN_VARIABLE, None)
         os.environ[TOKEN_FILE_VARIABLE] = token_file
+    if context.invoked_subcommand not in TALK_TO_NONE:
+        IN_FORCE.apply(context_name, has_token=token_file is not None)
+    elif context_name is not None and context.invoked_subcommand == CONTEXT:
+        os.environ[CONTEXT_VARIABLE] = context_name
     if debug:
         from braidmq.short_tracebacks import whole_tracebacks
 

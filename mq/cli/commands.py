@@ -2,6 +2,7 @@
 
 from mq.cli.lazy_group import Group, Place
 
+CONTEXT = "context"
 COMMANDS: dict[str, Place | Group] = {
     "serve": Place(
         "mq.cli.server.serve:serve", "Run a broker: alone or in a cluster, on a local directory or an object store."
@@ -150,6 +151,16 @@ COMMANDS: dict[str, Place | Group] = {
             "undrain": Place("mq.cli.server.cluster:undrain", "Let a drained broker own segments again."),
         },
     ),
+    CONTEXT: Group(
+        "Name brokers, with the files that it takes to talk to them, and choose which commands go by.",
+        {
+            "add": Place("mq.cli.contexts.commands:add", "Add a context, or replace the one of that name."),
+            "use": Place("mq.cli.contexts.commands:use", "Have commands go by this context from now on."),
+            "list": Place("mq.cli.contexts.commands:list_contexts", "List the contexts, and which one is in use."),
+            "show": Place("mq.cli.contexts.commands:show", "Show what a context has: by default that which is in use."),
+            "remove": Place("mq.cli.contexts.commands:remove", "Remove a context. The files that it names stay."),
+        },
+    ),
     "token": Group(
         "Make, inspect and revoke tokens, and the keys that sign them.",
         {
@@ -219,3 +230,5 @@ COMMANDS: dict[str, Place | Group] = {
     "pipeline": Place("mq.cli.pipeline:app", "Run jobs on a topic's files, on Spark."),
 }
 """In the order of the help. A test compares the summaries with the commands."""
+TALK_TO_NONE = frozenset({"serve", "local", "config", "token", "peer-keys", CONTEXT})
+"""Commands that no context concerns: they ask no broker."""

@@ -10,6 +10,8 @@ from braidmq import AsyncClient
 from braidmq.defaults import DEFAULT_URL
 from filer.errors import BraidError
 from filer.keys import is_internal
+from mq.cli.context_file import contexts_path, read_contexts
+from mq.cli.context_in_force import IN_FORCE
 
 _LONGEST_SECONDS = 1.0
 _CONNECT_SECONDS = 0.5
@@ -42,10 +44,21 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
     return _completed(context, incomplete, groups)
 
 
+def complete_context(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of contexts that begin so."""
+    try:
+        names = read_contexts(contexts_path()).by_name
+    except (BraidError, OSError):
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))[:_MOST_NAMES]
+
+
 def _completed(context: typer.Context, incomplete: str, names: Names) -> list[str]:
     # The shell completes a line that may lack anything, so the option may not have been parsed.
-    url = context.params.get("url") or os.environ.get("BRAIDMQ_URL") or DEFAULT_URL
     try:
+        IN_FORCE.apply(context.find_root().params.get("context_name"))
+        url = context.params.get("url") or os.environ.get("BRAIDMQ_URL") or DEFAULT_URL
+        IN_FORCE.leave_unless_for(str(url))
         return asyncio.run(_names(str(url), incomplete, names))
     except (BraidError, TimeoutError, OSError):
         return []

@@ -3,10 +3,12 @@
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import typer
 
+from mq.cli.context_in_force import IN_FORCE
 from mq.cli.plain_help import HELP_OPTIONS, PlainGroup
 
 app = typer.Typer(
@@ -48,8 +50,19 @@ def backfill(context: typer.Context) -> NoReturn:
     _run("backfill", context)
 
 
+def _url_in(arguments: Sequence[str]) -> str | None:
+    """The address among a job's options, which the job will parse; None where there is none."""
+    for at, word in enumerate(arguments):
+        name, has_value, value = word.partition("=")
+        # Its parser takes the begin of a name for the name.
+        if len(name) > len("--") and "--url".startswith(name):
+            return value if has_value else next(iter(arguments[at + 1 :]), "")
+    return None
+
+
 def _run(job: str, context: typer.Context) -> NoReturn:
     """Replace this process with the job and the given options, so that every signal to `mq` reaches the job."""
+    IN_FORCE.leave_unless_for(_url_in(context.args))
     sys.stdout.flush()
     # The job unblocks it once it can end without a stack trace. Between two programs it would be lost, or show one.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

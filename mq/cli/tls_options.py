@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from braidmq.defaults import CA_VARIABLE, CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE
+from mq.cli.context_in_force import IN_FORCE
 
 _VARIABLES = {"ca": CA_VARIABLE, "client_cert": CLIENT_CERT_VARIABLE, "client_key": CLIENT_KEY_VARIABLE}
 _HELP = {
@@ -27,6 +28,10 @@ def with_tls_options(function: Any) -> Any:
 
     @wraps(function)
     def command(*given: Any, **named: Any) -> Any:
+        IN_FORCE.leave_unless_for(named["url"])
+        if named["client_cert"] is not None:
+            # A key that was named elsewhere is another certificate's.
+            os.environ.pop(CLIENT_KEY_VARIABLE, None)
         for option, variable in _VARIABLES.items():
             value = named.pop(option)
             if value is not None:

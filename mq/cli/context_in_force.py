@@ -1,0 +1,119 @@
+"""Has a context count: what it says becomes the variables that commands, and programs that they start, go by.
+
+An option comes before a variable, which comes before the context, which comes before the default. What a context says
+belongs together: its token goes to its own brokers. So a context does not count where another address is given.
+"""
+
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+from braidmq.defaults import (
+    CA_VARIABLE,
+    CLIENT_CERT_VARIABLE,
+    CLIENT_KEY_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    TOKEN_VARIABLE,
+    URL_VARIABLE,
+)
+from mq.cli.context_file import Connection, contexts_path, read_contexts
+
+CONTEXT_VARIABLE = "BRAIDMQ_CONTEXT"
+_VARIABLES = {
+    "url": URL_VARIABLE,
+    "token_file": TOKEN_FILE_VARIABLE,
+    "ca": CA_VARIABLE,
+    "client_cert": CLIENT_CERT_VARIABLE,
+    "client_key": CLIENT_KEY_VARIABLE,
+}
+_ALL = (TOKEN_VARIABLE, *_VARIABLES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The context that a command goes by, and whether it was named on the command line."""
+
+    name: str
+    connection: Connection
+    by_option: bool
+
+
+def chosen_context(option: str | None, environment: Mapping[str, str] = os.environ) -> Chosen | None:
+    """The context of the option, of the variable, or the current one. Raises `InvalidInput` if it is not there."""
+    name = option or environment.get(CONTEXT_VARIABLE)
+    path = contexts_path(environment)
+    if not name and not path.exists():
+        return None
+    contexts = read_contexts(path)
+    name = name or contexts.current
+    return Chosen(name, contexts.find(name), bool(option)) if name else None
+
+
+def variables_of(chosen: Chosen, environment: Mapping[str, str]) -> dict[str, str | None]:
+    """The variables that change where this context counts; None is for one that is to go."""
+    own = {_VARIABLES[key]: value for key, value in chosen.connection.given().items()}
+    if chosen.by_option:
+        # A variable is for another broker, perhaps: none of them is sent to this one.
+        return {name: own.get(name) for name in _ALL}
+    if _is_other(environment.get(URL_VARIABLE), chosen.connection):
+        return {}
+    pairs = ((TOKEN_VARIABLE, TOKEN_FILE_VARIABLE), (CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE))
+    taken = {name for name in _ALL if environment.get(name)}
+    for pair in pairs:
+        # A token, and the file that has one, are the same thing to say; a certificate and its key belong together.
+        if taken.intersection(pair):
+            taken.update(pair)
+    return {name: value for name, value in own.items() if name not in taken}
+
+
+def _is_other(url: str | None, connection: Connection) -> bool:
+    return bool(url) and url != connection.url
+
+
+class ContextInForce:
+    """What a context has put into the environment, until it is known where the command goes."""
+
+    def __init__(self) -> None:
+        self._url: str | None = None
+        self._before: dict[str, str | None] = {}
+
+    def apply(
+        self,
+        option: str | None,
+        environment: MutableMapping[str, str] = os.environ,
+        *,
+        has_token: bool = False,
+    ) -> None:
+        """Have the context count that is chosen, if any. `has_token`: an option has put a token there before.
+
+        Raises `InvalidInput` and `OSError`.
+        """
+        chosen = chosen_context(option, environment)
+        if chosen is None:
+            return
+        changed = variables_of(chosen, environment)
+        if has_token:
+            changed = {
+                name: value for name, value in changed.items() if name not in (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE)
+            }
+        self._url = chosen.connection.url
+        self._before = {name: environment.get(name) for name in changed}
+        _change(changed, environment)
+
+    def leave_unless_for(self, url: str | None, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Have it not count for a command that goes to another address: everything is as it was before."""
+        if self._url is not None and url is not None and url != self._url:
+            before, self._before, self._url = self._before, {}, None
+            _change(before, environment)
+
+
+def _change(variables: Mapping[str, str | None], environment: MutableMapping[str, str]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+
+
+IN_FORCE = ContextInForce()
+"""That of this process."""
