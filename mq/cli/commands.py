@@ -230,5 +230,5 @@ COMMANDS: dict[str, Place | Group] = {
     "pipeline": Place("mq.cli.pipeline:app", "Run jobs on a topic's files, on Spark."),
 }
 """In the order of the help. A test compares the summaries with the commands."""
-TALK_TO_NONE = frozenset({"serve", "local", "config", "token", "peer-keys", CONTEXT})
+TALK_TO_NONE = frozenset({"serve", "local", "config", "peer-keys", CONTEXT})
 """Commands that no context concerns: they ask no broker."""
