@@ -48,6 +48,7 @@ from mq.groups.lag_watch import LagWatch
 from mq.groups.redriver import Redriver
 from mq.limits.arrivals import Arrivals
 from mq.limits.front_store import FrontStore
+from mq.limits.quotas import Quotas
 from mq.limits.read_budget import ReadBudget
 from mq.limits.reads import Reads, Streams
 from mq.limits.turns import Turns
@@ -148,6 +149,8 @@ class Broker:
         self._refusing = RefusingBrokers(settings.refused_timeout)
         self.metrics = Metrics(settings.metrics_topics)
         self.access = access_of(settings, clock, store, self.metrics.cluster.policy_failures.inc)
+        in_force = self.access.policy
+        self.quotas = Quotas(lambda: None if in_force is None else in_force.policy, clock.monotonic_seconds)
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
         self.draining = asyncio.Event()

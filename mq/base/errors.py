@@ -18,6 +18,7 @@ BraidError
 │   └── SegmentNotOpen     a segment is sealed, so it cannot be split or merged
 ├── PolicyChanged          the policy has been changed since the client read it
 ├── PreconditionMissing    a change of the policy does not say of which version
+├── QuotaExceeded          a principal has had what its quota allows for now
 ├── NameTaken              a file of a bulk load exists with other content
 ├── TransitionUnderWay     other transitions of the topic keep coming first
 ├── PositionTooOld         retention has removed the messages at a position
@@ -143,6 +144,14 @@ class PolicyChanged(BraidError):
 
 class PreconditionMissing(BraidError):
     """The request changes what others may be changing: it has to say which version it was made for."""
+
+
+class QuotaExceeded(BraidError):
+    """A principal has had what `limit` of its quota allows, which is `value`; more in `retry_after_seconds`."""
+
+    def __init__(self, limit: str, value: int, retry_after_seconds: int) -> None:
+        super().__init__(f"the quota of this principal has {limit} = {value} at each broker: more in a while")
+        self.limit, self.value, self.retry_after_seconds = limit, value, retry_after_seconds
 
 
 class NameTaken(BraidError):

@@ -43,6 +43,11 @@ def chunks_of(scope: Scope) -> Chunks | None:
     return None if extensions is None else extensions.get(_EXTENSION)
 
 
+def withdraw_chunks(scope: Scope) -> None:
+    """Have the endpoint of that request send its answer message by message."""
+    scope.get("extensions", {}).pop(_EXTENSION, None)
+
+
 def framed(body: Part) -> tuple[Part, ...]:
     """A chunk in pieces, without a copy of its body unless that is short."""
     pieces = b"%x\r\n" % len(body), body, b"\r\n"

@@ -26,6 +26,7 @@ class Problem:
     detail: str
     retryable: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
+    retry_after_seconds: int = RETRY_AFTER_SECONDS
 
     def body(self) -> bytes:
         """The JSON document. It names the request that is being served."""
@@ -48,7 +49,7 @@ class Problem:
         if self.status == UNAUTHENTICATED:
             headers.append((b"www-authenticate", b"Bearer"))
         if self.retryable:
-            headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+            headers.append((b"retry-after", str(self.retry_after_seconds).encode()))
         return headers
 
 
@@ -73,6 +74,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more messages at the moment", 429, True),
     (errors.ReadsFull, "reads-full", "The broker has no room for another answer at the moment", 429, True),
     (errors.TooManyStreams, "too-many-streams", "There are too many subscriptions at the moment", 429, True),
+    (errors.QuotaExceeded, "quota-exceeded", "The principal's quota is used up at the moment", 429, True),
     (errors.TooManyVerifications, "too-many-verifications", "Too many topics are being checked", 429, True),
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
     (errors.CopyGap, "copy-gap", "Messages are missing before these", 409, True),
@@ -118,7 +120,8 @@ def problem_of(error: Exception) -> Problem:
         return replace(problem_of(error.cause), retryable=True)
     for kind, slug, title, status, retryable in _KINDS:
         if isinstance(error, kind):
-            return Problem(slug, title, status, str(error), retryable, _extras(error))
+            pause = error.retry_after_seconds if isinstance(error, errors.QuotaExceeded) else RETRY_AFTER_SECONDS
+            return Problem(slug, title, status, str(error), retryable, _extras(error), pause)
     return Problem("internal", "Something went wrong in the broker", 500, "see the broker's log")
 
 
@@ -138,6 +141,8 @@ def _extras(error: Exception) -> dict[str, Any]:
             "next": error.next_marker,
         }
         return {name: value for name, value in told.items() if value is not None}
+    if isinstance(error, errors.QuotaExceeded):
+        return {"limit": error.limit, "value": error.value}
     if isinstance(error, errors.PositionTooOld):
         return {"earliest": error.earliest}
     if isinstance(error, errors.SegmentNotOpen):

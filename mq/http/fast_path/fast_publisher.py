@@ -66,6 +66,13 @@ class FastPublisher:
             return False
         return True
 
+    def _within_quota(self, head: Head, caller: Caller, size_bytes: int) -> bool:
+        """Charge for the message. Where the quota is used up, the ASGI app says so."""
+        if not self._broker.quotas.limits_somebody:
+            return True
+        share = self._broker.quotas.share(self._guard.name_of(caller, head.headers))
+        return share is None or share.begin_publish(size_bytes)
+
     def begin(self, head: Head, body: bytes, caller: Caller, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.
 
@@ -80,6 +87,9 @@ class FastPublisher:
             # The ASGI app comes upon the same, and answers it.
             return False
         if not self._front_store.try_reserve(len(body)):
+            return False
+        if not self._within_quota(head, caller, len(body)):
+            self._front_store.release(len(body))
             return False
         # What forwards the message takes the id from here.
         work = request_ids.begin(head.request_id or self._new_id())

@@ -16,6 +16,7 @@ from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher
 from mq.http.guard import Guard
 from mq.http.hidden_names import hidden_names
+from mq.http.principals import PRINCIPAL
 from mq.http.problems import Problem, problem_of
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
@@ -104,7 +105,8 @@ class _Opened(Response):
         with self._broker.streams.counted(self._address), allowed as standing:
             await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
             try:
-                await self._session.run(standing)
+                name, quotas = scope[PRINCIPAL].name, self._broker.quotas
+                await self._session.run(standing, lambda: quotas.share(name))
             finally:
                 self._wire.close(INTERNAL_ERROR, "something went wrong in the broker")
         await send({"type": "http.response.body", "body": b""})

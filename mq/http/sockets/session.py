@@ -33,6 +33,7 @@ from mq.http.sockets.requests import (
 from mq.http.sockets.subscription import Outlet
 from mq.http.sockets.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions, body_of
 from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
+from mq.limits.quotas import Share
 from mq.security.needs import need_of
 from mq.security.standing import Standing, is_over
 
@@ -44,6 +45,9 @@ MOST_ASKING = 256
 """Requests about groups that wait for their answer. Who sends more waits in its own buffer."""
 LAST_ANSWERS_SECONDS = 2.0
 """So long a broker that drains waits for answers of groups. Who has none may send the request again, to another."""
+
+LONGEST_REST_SECONDS = 0.5
+"""So often at least a socket that is over its quota is looked at."""
 
 Permit = Callable[[str, str], Awaitable[BraidError | None]]
 """Why the client may not do what a request over HTTP of that method and path would. It is in the audit trail then."""
@@ -78,7 +82,7 @@ class Session:
         self._permitted: set[str] = set()
         self._standing: Standing | None = None
 
-    async def run(self, standing: Standing | None) -> None:
+    async def run(self, standing: Standing | None, share: Callable[[], Share | None] = lambda: None) -> None:
         """Serve it until either side ends it, or the permission to open it is over."""
         self._standing = standing
         if standing is not None:
@@ -97,6 +101,7 @@ class Session:
                 if messages:
                     await self._publishes.flush()
                     await self._wire.drained()
+                    await self._rest(share, sum(len(message.data) for message in messages), len(messages))
                     # What is begun is answered meanwhile.
                     await self._busy.next_piece(self)
                 else:
@@ -110,6 +115,17 @@ class Session:
             for task in self._asking:
                 task.cancel()
             await self._subscriptions.stop("closed")
+
+    async def _rest(self, share: Callable[[], Share | None], size_bytes: int, count: int) -> None:
+        """Take no more of the client while its principal has had more than its quota allows."""
+        found = share()
+        if found is None:
+            return
+        found.published(size_bytes, count)
+        while wait_seconds := found.publishing_waits_seconds():
+            if self._broker.draining.is_set() or self._refusal() is not None or not self._wire.is_open:
+                return
+            await self._broker.clock.sleep(min(wait_seconds, LONGEST_REST_SECONDS))
 
     def _hello(self) -> dict[str, object]:
         limits = {

@@ -16,7 +16,6 @@ class Limits:
     requests_per_second: int | None = None
     publish_bytes_per_second: int | None = None
     read_bytes_per_second: int | None = None
-    connections: int | None = None
     streams: int | None = None
     topics_per_hour: int | None = None
 

@@ -17,6 +17,7 @@ from mq.http.endpoints.policy import _MOST_BODY_BYTES
 from mq.security.access import access_of
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
+from tests.support.broker.socket_client import socket_client
 from tests.support.token_maker import TokenMaker
 
 PATH = "/v1/cluster/policy"
@@ -190,3 +191,74 @@ async def test_a_broker_that_knows_nobody_has_no_policy() -> None:
     async with http_broker(MemoryStore(), authorizer="any") as served:
         check_problem(await served.client.get(PATH), 409, "no-policy", "asks nobody for tokens")
         check_problem(await served.client.put(PATH, json={}, headers={"if-match": '"0-"'}), 409, "no-policy")
+
+
+async def test_a_quota_is_told_with_its_limit_and_when_to_come_back(
+    broker: HttpBroker, maker: TokenMaker, store: MemoryStore
+) -> None:
+    """By both ways of a publish, for bytes in and out, for streams and for topics. Others are served meanwhile."""
+    admin = bearer(maker.token(*EVERYTHING, sub="ada"))
+    messages = "/v1/topics/orders/messages"
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+
+    def who(name: str) -> dict[str, str]:
+        return bearer(maker.token(*EVERYTHING, sub=name))
+
+    quotas = [
+        {"principal": "requests", "requests_per_second": 5},
+        {"principal": "bytes", "publish_bytes_per_second": 1000},
+        {"principal": "large", "publish_bytes_per_second": 1000},
+        {"principal": "reads", "read_bytes_per_second": 1000},
+        {"principal": "streams", "streams": 1},
+        {"principal": "topics", "topics_per_hour": 1},
+    ]
+    (await put(broker, admin, quotas=quotas)).raise_for_status()
+
+    answers = [await broker.client.post(messages, content=b"x", headers=who("requests")) for _ in range(40)]
+    assert answers[0].status_code == 200
+    told = check_problem(next(a for a in answers if a.status_code != 200), 429, "quota-exceeded", "at each broker")
+    assert (told["limit"], told["value"]) == ("requests_per_second", 5)
+
+    sent = [await broker.client.post(messages, content=bytes(5000), headers=who("bytes")) for _ in range(2)]
+    assert sent[0].status_code == 200
+    check_problem(sent[1], 429, "quota-exceeded", "publish_bytes_per_second = 1000")
+    assert 3 <= int(sent[1].headers["retry-after"]) <= 5
+
+    # A large body goes past the parser.
+    sent = [await broker.client.post(messages, content=bytes(200_000), headers=who("large")) for _ in range(2)]
+    assert sent[0].status_code == 200
+    check_problem(sent[1], 429, "quota-exceeded", "publish_bytes_per_second = 1000")
+    assert 190 <= int(sent[1].headers["retry-after"]) <= 200
+
+    ndjson = {"content-type": "application/x-ndjson", **who("bytes-not")}
+    assert (await broker.client.post(messages, content=b'{"value": "x"}', headers=ndjson)).status_code == 200
+    read = [await broker.client.get(f"{messages}?from=earliest", headers=who("reads")) for _ in range(2)]
+    assert read[0].status_code == 200 and len(read[0].content) > 5000
+    check_problem(read[1], 429, "quota-exceeded", "read_bytes_per_second = 1000")
+
+    first = asyncio.create_task(last_line(broker, who("streams")))
+    while not len(broker.broker.access.standings):
+        await asyncio.sleep(0.01)
+    second = await broker.client.get("/v1/topics/orders/subscribe", headers=who("streams"))
+    check_problem(second, 429, "quota-exceeded", "streams = 1")
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+    assert (await broker.client.put("/v1/topics/new-1", headers=who("topics"))).status_code == 201
+    assert (await broker.client.put("/v1/topics/new-1", headers=who("topics"))).status_code == 200
+    more = await broker.client.put("/v1/topics/new-2", headers=who("topics"))
+    check_problem(more, 429, "quota-exceeded", "topics_per_hour = 1")
+    assert int(more.headers["retry-after"]) >= 1
+    assert (await broker.client.get("/v1/topics", headers=who("topics"))).status_code == 200
+    assert (await broker.client.post(messages, content=b"x", headers=admin)).status_code == 200
+
+
+async def test_a_socket_over_its_quota_rests(broker: HttpBroker, maker: TokenMaker) -> None:
+    admin, shop = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token(*EVERYTHING, sub="shop"))
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+    (await put(broker, admin, quotas=[{"principal": "shop", "requests_per_second": 10}])).raise_for_status()
+    began_seconds = asyncio.get_running_loop().time()
+    async with socket_client(broker.url, "orders", additional_headers=shop) as socket:
+        for _ in range(20):
+            await socket.ok(publish={"value": "x"})
+    assert asyncio.get_running_loop().time() - began_seconds > 0.8

@@ -1,0 +1,71 @@
+"""Charges a principal with a quota for what its request takes, as it comes and goes."""
+
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+
+from filer.clock import Clock
+from mq.bodies.arriving_body import arriving_body
+from mq.http.chunks import withdraw_chunks
+from mq.http.reply import WHOLE_BODY
+from mq.limits.quotas import Share
+
+_LONGEST_REST_SECONDS = 1.0
+_GOES_ON = ("/subscribe",)
+_CREATED, _TOPIC_SLASHES = 201, 3
+_MAY_WAIT = ("/subscribe", "/socket", "/claims")
+
+
+class Metered:
+    """The two ways of one ASGI connection. What goes on and on rests while its principal owes something."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, action: str) -> None:
+        self._receive, self._send, self._share, self._clock = receive, send, share, clock
+        self._publishes, self._reads = action in ("publish", "load"), action in ("read", "consume")
+        self._arriving, self._read_bytes = arriving_body(scope), 0
+        self._rests = scope["path"].endswith(_GOES_ON)
+        self._creates = creates_topic(scope["method"], scope["path"])
+        if self._reads and share.limits.read_bytes_per_second is not None:
+            # What is written to a connection past here would not be counted.
+            withdraw_chunks(scope)
+
+    async def receive(self) -> Message:
+        """The next part of the body."""
+        message = await self._receive()
+        if self._publishes and message["type"] == "http.request":
+            self._share.published(len(message.get("body", b"")) or self._read_in_place())
+        return message
+
+    def _read_in_place(self) -> int:
+        """How much has come of a large body since the last part, which no message shows."""
+        if self._arriving is None:
+            return 0
+        before, self._read_bytes = self._read_bytes, self._arriving.size_bytes
+        return self._read_bytes - before
+
+    async def send(self, message: Message) -> None:
+        """Answer a part."""
+        if self._creates and message.get("status") == _CREATED:
+            self._share.created_topic()
+        if self._reads:
+            self._share.read(_size_of(message))
+        await self._send(message)
+        if self._rests and self._reads:
+            while wait_seconds := self._share.reading_waits_seconds():
+                await self._clock.sleep(min(wait_seconds, _LONGEST_REST_SECONDS))
+
+
+def creates_topic(method: str, path: str) -> bool:
+    """Whether a request may create a topic or a topic group."""
+    named = path.count("/") == _TOPIC_SLASHES and path.startswith(("/v1/topics/", "/v1/topic-groups/"))
+    return named and method == "PUT"
+
+
+def may_wait(path: str, query: bytes) -> bool:
+    """Whether a request may stay open for long: it counts among its principal's streams."""
+    return path.endswith(_MAY_WAIT) or b"wait=" in query
+
+
+def _size_of(message: Message) -> int:
+    body: Any = message.get(WHOLE_BODY, message.get("body", b""))
+    return len(body)

@@ -1,0 +1,174 @@
+"""What each principal may take of a broker, as the policy says: token buckets, and counts of what is open.
+
+A request is let in while its principal owes nothing. What it takes, also by a body whose length nobody knows before, is
+charged as it comes, and may make a debt: the next request is let in when that is paid. So no body and no answer is
+broken off in its middle, and over a second or so nobody gets more than the rate.
+"""
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from math import ceil
+
+from mq.base.errors import QuotaExceeded
+from mq.security.needs import Need
+from mq.security.policy.document import Decisions, Policy
+from mq.security.policy.limits import Limits
+
+MOST_SHARES = 4096
+"""So many principals are known at a time: some megabytes, whatever an issuer calls its subjects."""
+_LEAST = 1 - 1e-9
+"""Whole requests, topics and bytes are taken, as far as sums of fractions go."""
+_HOUR_SECONDS = 3600.0
+_READS, _PUBLISHES = ("read", "consume"), ("publish", "load")
+
+
+class Bucket:
+    """Fills at a rate, up to `most`. Without a rate it is never empty."""
+
+    __slots__ = ("_at_seconds", "_level", "_most", "_rate")
+
+    def __init__(self, rate: float | None, most: float, now_seconds: float) -> None:
+        self._rate, self._most, self._level, self._at_seconds = rate, most, most, now_seconds
+
+    def wait_seconds(self, now_seconds: float) -> float:
+        """How long until something may be taken; 0 if it may be now."""
+        if self._rate is None:
+            return 0.0
+        self._level = min(self._most, self._level + (now_seconds - self._at_seconds) * self._rate)
+        self._at_seconds = now_seconds
+        return 0.0 if self._level >= _LEAST else max(0.001, (_LEAST - self._level) / self._rate)
+
+    def charge(self, amount: float) -> None:
+        """Take so much, whether it is there or not."""
+        if self._rate is not None:
+            self._level -= amount
+
+
+class Share:
+    """What one principal takes of this broker."""
+
+    def __init__(self, limits: Limits, now_seconds: Callable[[], float]) -> None:
+        self.limits, self._now_seconds = limits, now_seconds
+        now = now_seconds()
+
+        def bucket(rate: float | None, per_seconds: float = 1.0) -> Bucket:
+            return Bucket(None if rate is None else rate / per_seconds, rate or 0.0, now)
+
+        self._requests = bucket(limits.requests_per_second)
+        self._published, self._read = bucket(limits.publish_bytes_per_second), bucket(limits.read_bytes_per_second)
+        self._topics = bucket(limits.topics_per_hour, _HOUR_SECONDS)
+        self._streams = 0
+
+    def begin(self, need: Need) -> None:
+        """Let one request in. Raises `QuotaExceeded`."""
+        now = self._now_seconds()
+        self._refuse("requests_per_second", self._requests.wait_seconds(now))
+        if need.action in _PUBLISHES:
+            self._refuse("publish_bytes_per_second", self._published.wait_seconds(now))
+        elif need.action in _READS:
+            self._refuse("read_bytes_per_second", self._read.wait_seconds(now))
+        self._requests.charge(1)
+
+    def begin_publish(self, size_bytes: int) -> bool:
+        """Let a publish in whose body is there, and charge for it; False if `begin` would refuse it."""
+        now = self._now_seconds()
+        if self._requests.wait_seconds(now) or self._published.wait_seconds(now):
+            return False
+        self._requests.charge(1)
+        self._published.charge(size_bytes)
+        return True
+
+    def check_new_topic(self) -> None:
+        """Raise `QuotaExceeded` if no more topics may be created now."""
+        self._refuse("topics_per_hour", self._topics.wait_seconds(self._now_seconds()))
+
+    def created_topic(self) -> None:
+        """A topic was created."""
+        self._topics.charge(1)
+
+    def published(self, size_bytes: int, messages: int = 0) -> None:
+        """So much of a body has come, or so many messages of a socket, which count as a request each."""
+        self._published.charge(size_bytes)
+        self._requests.charge(messages)
+
+    def read(self, size_bytes: int) -> None:
+        """So much of an answer is sent."""
+        self._read.charge(size_bytes)
+
+    def reading_waits_seconds(self) -> float:
+        """How long an answer that goes on and on has to rest."""
+        return self._read.wait_seconds(self._now_seconds())
+
+    def publishing_waits_seconds(self) -> float:
+        """How long a socket has to rest before more is taken of it."""
+        now = self._now_seconds()
+        return max(self._published.wait_seconds(now), self._requests.wait_seconds(now))
+
+    @contextlib.contextmanager
+    def stream(self) -> Iterator[None]:
+        """A context for a subscription, a socket, or a request that may wait. Raises `QuotaExceeded`."""
+        most = self.limits.streams
+        if most is not None and self._streams >= most:
+            self._refuse("streams", 1.0)
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    def _refuse(self, limit: str, wait_seconds: float) -> None:
+        if wait_seconds:
+            raise QuotaExceeded(limit, self.limits.given()[limit], ceil(wait_seconds))
+
+
+class Quotas:
+    """The shares of all principals that have a quota. Belongs to one event loop.
+
+    A share that is forgotten, since very many others were used later, begins anew; so do all when quotas change.
+    """
+
+    def __init__(self, policy: Callable[[], Policy | None], now_seconds: Callable[[], float]) -> None:
+        self._policy_of, self._now_seconds = policy, now_seconds
+        self._policy: Policy | None = None
+        self._decisions: Decisions | None = None
+        self._shares: OrderedDict[str, Share | None] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of principals that are known."""
+        return len(self._shares)
+
+    @property
+    def limits_somebody(self) -> bool:
+        """Whether the policy in force has quotas at all."""
+        policy = self._policy_of()
+        return policy is not None and bool(policy.quotas)
+
+    def share(self, name: str) -> Share | None:
+        """The share of a principal; None if it may take what it likes."""
+        policy = self._policy_of()
+        if policy is not self._policy:
+            self._take(policy)
+        if self._decisions is None:
+            return None
+        try:
+            share = self._shares[name]
+            self._shares.move_to_end(name)
+            return share
+        except KeyError:
+            return self._add(name, self._decisions)
+
+    def _take(self, policy: Policy | None) -> None:
+        before = () if self._policy is None else self._policy.quotas
+        self._policy = policy
+        quotas = () if policy is None else policy.quotas
+        if quotas != before:
+            self._decisions = Decisions(policy) if quotas else None
+            self._shares.clear()
+
+    def _add(self, name: str, decisions: Decisions) -> Share | None:
+        limits = decisions.limits_of(name)
+        if len(self._shares) >= MOST_SHARES:
+            self._shares.popitem(last=False)
+        share = self._shares[name] = None if limits is None else Share(limits, self._now_seconds)
+        return share

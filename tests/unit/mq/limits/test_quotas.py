@@ -1,0 +1,132 @@
+"""Quotas of principals, by a clock that only the test moves."""
+
+import pytest
+
+from mq.base.errors import QuotaExceeded
+from mq.limits.quotas import MOST_SHARES, Quotas, Share
+from mq.security.needs import Need
+from mq.security.policy.document import Policy, parse_policy
+
+PUBLISH, READ, OBSERVE = (Need(action, "topic", "t") for action in ("publish", "read", "observe"))
+
+
+class Broker:
+    """A policy in force, and the time."""
+
+    def __init__(self, **limits: int) -> None:
+        self.seconds = 100.0
+        self.policy: Policy | None = None
+        self.quotas = Quotas(lambda: self.policy, lambda: self.seconds)
+        if limits:
+            self.limit(**limits)
+
+    def limit(self, principal: str = "shop*", **limits: int) -> None:
+        self.policy = parse_policy({"quotas": [{"principal": principal, **limits}]})
+
+    def share(self, name: str = "shop-1") -> Share:
+        share = self.quotas.share(name)
+        assert share is not None
+        return share
+
+
+def refused(share: Share, need: Need) -> QuotaExceeded:
+    with pytest.raises(QuotaExceeded) as caught:
+        share.begin(need)
+    return caught.value
+
+
+def test_so_many_requests_a_second() -> None:
+    broker = Broker(requests_per_second=10)
+    for _ in range(10):
+        broker.share().begin(OBSERVE)
+    told = refused(broker.share(), OBSERVE)
+    assert (told.limit, told.value, told.retry_after_seconds) == ("requests_per_second", 10, 1)
+    let_in = 0
+    for _ in range(1000):
+        broker.seconds += 0.01
+        try:
+            broker.share().begin(OBSERVE)
+            let_in += 1
+        except QuotaExceeded:
+            pass
+    assert 99 <= let_in <= 101
+
+
+@pytest.mark.parametrize(("limit", "need", "other"), [
+    ("publish_bytes_per_second", PUBLISH, READ), ("read_bytes_per_second", READ, PUBLISH),
+])  # fmt: skip
+def test_a_body_may_make_a_debt_that_is_waited_for(limit: str, need: Need, other: Need) -> None:
+    broker = Broker(**{limit: 1000})
+    share = broker.share()
+    share.begin(need)
+    (share.published if need is PUBLISH else share.read)(11_000)
+    told = refused(share, need)
+    assert (told.limit, told.retry_after_seconds) == (limit, 11)
+    share.begin(other)
+    broker.seconds += 9.9
+    assert refused(share, need).retry_after_seconds == 1
+    broker.seconds += 0.2
+    share.begin(need)
+
+
+def test_the_fast_path_counts_as_the_other_does() -> None:
+    broker = Broker(requests_per_second=3, publish_bytes_per_second=1000)
+    share = broker.share()
+    assert [share.begin_publish(1) for _ in range(4)] == [True, True, True, False]
+    assert refused(share, PUBLISH).limit == "requests_per_second"
+    broker.seconds += 1
+    assert share.begin_publish(5000) and not share.begin_publish(1)
+    broker.seconds += 1
+    assert refused(share, PUBLISH).limit == "publish_bytes_per_second"
+    share.begin(READ)
+
+
+def test_what_is_open_counts_until_it_ends() -> None:
+    share = Broker(streams=2).share()
+    with share.stream(), share.stream(), pytest.raises(QuotaExceeded, match="streams = 2"), share.stream():
+        pass
+    with share.stream():
+        pass
+
+
+def test_topics_by_the_hour() -> None:
+    broker = Broker(topics_per_hour=2)
+    share = broker.share()
+    for _ in range(2):
+        share.check_new_topic()
+        share.created_topic()
+    with pytest.raises(QuotaExceeded, match="topics_per_hour = 2"):
+        share.check_new_topic()
+    broker.seconds += 1801
+    share.check_new_topic()
+
+
+def test_each_principal_has_its_own_and_others_have_none() -> None:
+    broker = Broker(requests_per_second=1)
+    broker.share("shop-1").begin(OBSERVE)
+    refused(broker.share("shop-1"), OBSERVE)
+    broker.share("shop-2").begin(OBSERVE)
+    assert broker.quotas.share("ann") is None
+    assert Broker().quotas.share("shop-1") is None
+
+
+def test_a_change_of_the_quotas_counts_at_once_and_any_other_forgets_nothing() -> None:
+    broker = Broker(requests_per_second=1)
+    broker.share().begin(OBSERVE)
+    assert broker.policy is not None
+    grants = [{"principal": "ann", "grants": ["cluster:observe"]}]
+    broker.policy = parse_policy({"grants": grants, "quotas": broker.policy.sections()["quotas"]})
+    refused(broker.share(), OBSERVE)
+    broker.limit(requests_per_second=2)
+    broker.share().begin(OBSERVE)
+    broker.limit("ann", requests_per_second=2)
+    assert broker.quotas.share("shop-1") is None
+    broker.policy = Policy()
+    assert not broker.quotas.limits_somebody and broker.quotas.share("ann") is None
+
+
+def test_memory_is_bounded() -> None:
+    broker = Broker(requests_per_second=1)
+    for number in range(MOST_SHARES + 10):
+        broker.share(f"shop-{number}")
+    assert len(broker.quotas) == MOST_SHARES
