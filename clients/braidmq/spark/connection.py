@@ -9,7 +9,17 @@ from braidmq.transport.retry import Retry
 
 def open_client(source: Source, retry: Retry | None = None) -> Client:
     """Return a client of the source's cluster. The caller closes it."""
-    return Client(source.url, headers=source.headers, retry=retry or Retry())
+    given = source.credentials
+    certificate = given.get("clientCert")
+    return Client(
+        source.url,
+        token=given.get("token"),
+        token_file=given.get("tokenFile"),
+        headers=source.headers,
+        ca=given.get("ca"),
+        client_cert=None if certificate is None else (certificate, given.get("clientKey", certificate)),
+        retry=retry or Retry(),
+    )
 
 
 def fetch_snapshot(client: Client, source: Source) -> TopicSnapshot:

@@ -20,6 +20,7 @@ from braidmq.spark.options import (
     PositionOption,
     ReadOptions,
     Source,
+    checked_credentials,
     checked_positions,
     checked_segments,
     checked_slots,
@@ -55,6 +56,7 @@ def read(
     segments: Iterable[int] | None = None,
     slots: tuple[int, int] | None = None,
     headers: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | None = None,
     fail_on_data_loss: bool = True,
     native: bool | None = None,
 ) -> DataFrame:
@@ -70,7 +72,8 @@ def read(
     again. Raises `TopicNotFound`, `InvalidOption`, and `DataLoss` if retention has removed messages after `start` and
     `fail_on_data_loss` is set.
     """
-    options = _options(Source(url or default_url(), topic, dict(headers or {})), start, end, segments, slots)
+    source = Source(url or default_url(), topic, dict(headers or {}), checked_credentials(credentials or {}))
+    options = _options(source, start, end, segments, slots)
     options = replace(options, fail_on_data_loss=fail_on_data_loss)
     plan = _planned(options)
     found = native_files(plan.spans, plan.files)
@@ -155,6 +158,8 @@ def _by_source(spark: SparkSession, plan: _Plan, spans: Sequence[Span]) -> DataF
     reader = reader.option("failOnDataLoss", str(options.fail_on_data_loss))
     for name, value in source.headers.items():
         reader = reader.option(f"header.{name}", value)
+    for name, value in source.credentials.items():
+        reader = reader.option(name, value)
     if options.slots is not None:
         reader = reader.option("slots", f"{options.slots[0]}-{options.slots[1]}")
     frame = reader.load()

@@ -20,7 +20,9 @@ from filer.slots import SLOTS
 from filer.times import LATEST_US, microseconds
 from filer.topic.positions import Positions, from_marker
 
-_COMMON = ("url", "topic")
+CREDENTIALS = ("token", "tokenFile", "ca", "clientCert", "clientKey")
+"""Who one is, and whom one trusts. The files have to be where the driver runs, and where the executors do."""
+_COMMON = ("url", "topic", *CREDENTIALS)
 _READ = ("subscribe", "startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss")
 BATCH_READ = (*_COMMON, *_READ, "endingOffsets", "endingTimestamp", "segments", "slots", "ranges")
 STREAM_READ = (*_COMMON, *_READ, "maxOffsetsPerTrigger", "group")
@@ -37,11 +39,12 @@ PositionOption = Literal["earliest", "latest"] | Positions
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A topic of a cluster; `headers` go with every request to its brokers."""
+    """A topic of a cluster; `headers` go with every request to its brokers, `credentials` are options by name."""
 
     url: str
     topic: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,20 @@ def source_of(options: Mapping[str, str], *, subscribe: bool) -> Source:
     topic = options[names[0]]
     topic_path(topic)
     headers = {name[len(_HEADER) :]: value for name, value in options.items() if name.lower().startswith(_HEADER)}
-    return Source(options.get("url") or default_url(), topic, headers)
+    given = {name: value for name in CREDENTIALS if (value := _text(options, name)) is not None}
+    return Source(options.get("url") or default_url(), topic, headers, checked_credentials(given))
+
+
+def checked_credentials(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The same credentials. Raises `InvalidOption` for names that are none, and for those that do not go together."""
+    for name in given:
+        if name not in CREDENTIALS:
+            raise InvalidOption(unknown_name("credential", name, CREDENTIALS))
+    if "token" in given and "tokenFile" in given:
+        raise InvalidOption("give the option token or tokenFile, not both")
+    if "clientKey" in given and "clientCert" not in given:
+        raise InvalidOption("clientKey is the key of a certificate: give clientCert too")
+    return dict(given)
 
 
 def batch_read_options(options: Mapping[str, str]) -> ReadOptions:

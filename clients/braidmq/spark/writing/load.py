@@ -22,7 +22,7 @@ from braidmq.defaults import default_url
 from braidmq.errors import FileTaken, LoadCommitted, LoadOvertaken
 from braidmq.models import CommittedLoad
 from braidmq.spark.connection import open_client
-from braidmq.spark.options import Source
+from braidmq.spark.options import Source, checked_credentials
 from braidmq.spark.pandas_warning import ignore_pandas_warning
 from braidmq.spark.writing.rows import check_rows
 from braidmq.transport.retry import Retry
@@ -46,6 +46,7 @@ def load(
     segments: int | None = None,
     by_time: bool = True,
     headers: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | None = None,
     retry: Retry | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CommittedLoad:
@@ -61,7 +62,7 @@ def load(
     exception contains `FileTaken`. If the earlier run is committed and had more or fewer rows, it raises `FileTaken`.
     """
     check_rows(frame.schema)
-    source = Source(url or default_url(), topic, dict(headers or {}))
+    source = Source(url or default_url(), topic, dict(headers or {}), checked_credentials(credentials or {}))
     name = SystemClock().ulid() if load is None else load
     if segments is None:
         segments = min(frame.sparkSession.sparkContext.defaultParallelism, MOST_DEFAULT_SEGMENTS)

@@ -11,6 +11,7 @@ from braidmq.spark.options import (
     Source,
     batch_read_options,
     batch_write_options,
+    checked_credentials,
     stream_read_options,
     stream_write_options,
 )
@@ -57,6 +58,26 @@ def test_what_spark_says_of_a_query_by_itself() -> None:
 def test_headers() -> None:
     given = {"topic": "orders", "header.authorization": "Bearer x"}
     assert stream_write_options(given).source.headers == {"authorization": "Bearer x"}
+
+
+def test_credentials_are_options_and_are_not_shown() -> None:
+    given = {"topic": "orders", "tokenfile": "t", "ca": "c", "clientcert": "x", "clientkey": "k"}
+    source = batch_read_options(given).source
+    assert source.credentials == {"tokenFile": "t", "ca": "c", "clientCert": "x", "clientKey": "k"}
+    assert "secret" not in repr(batch_write_options({"topic": "orders", "token": "secret"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"token": "a", "tokenFile": "b"}, "token or tokenFile, not both"),
+        ({"clientKey": "k"}, "give clientCert too"),
+        ({"tokenfile": "b"}, "did you mean 'tokenFile'"),
+    ],
+)
+def test_credentials_that_cannot_be(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        checked_credentials(given)
 
 
 @pytest.mark.parametrize(
