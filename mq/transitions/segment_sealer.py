@@ -134,6 +134,11 @@ class SegmentSealer:
 
         The store may be slow for all brokers: sealing without the owner would then only add work for it. Or the owner
         alone may have lost the store: so it gets no longer than a silent owner takes to lose its session.
+
+        The end that it tells is recorded without a look at the store. An owner tells it only once the store has the
+        seal. With keys of brokers it is known to be a broker that tells it, in answer to this very call: the answer of
+        anybody else is `PeerUnproven`, an unknown outcome, and the segment is sealed by others, as if nobody had
+        answered.
         """
         session_seconds = self._coordinator.session_timeout_seconds
         if session_seconds <= 0:
