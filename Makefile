@@ -5,7 +5,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 # pip would compile on one processor, and the tests that packages bring too.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# A file is installed only if it has a hash that the lock has (tools/lock.sh). The project itself has none.
+LOCKED := $(PIP) --require-hashes --requirement
+PROJECT := $(PIP) --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
 # Processors to be kept busy.
 WORKERS ?= 2
@@ -20,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	locks sbom audit chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -33,6 +36,9 @@ help:
 	@echo "make prove      every fault there is for SECONDS=300, and the figures in docs/reliability.md (ARGS='--seed N')"
 	@echo "make trials     damage TRIALS=1000 single objects, on a directory and on S3; goes on where it was stopped"
 	@echo "make fuzz       mutated HTTP for SECONDS=300, at publishes with the fast path and without it: are they alike?"
+	@echo "make locks      write locks/ anew, after a change in constraints.txt or pyproject.toml"
+	@echo "make sbom       what the image has, as CycloneDX, in sbom.json"
+	@echo "make audit      known vulnerabilities of what is installed, as far as a registry tells"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench-peers  beside Kafka and NATS, as far as Java 17, Maven and Go are there (ARGS='--only CASE --seconds 1')"
@@ -120,6 +126,21 @@ bench-loading: $(VENV)/.all
 bench-spark: $(VENV)/.all
 	$(BIN)/python bench/spark_reading.py $(ARGS)
 
+locks:
+	tools/lock.sh
+
+# Tools that look at what the project is made of: apart from it, so that they are no part of it.
+$(VENV)/.supply: locks/supply.txt | $(VENV)/.made
+	$(PYTHON) -m venv $(VENV)/supply
+	$(VENV)/supply/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement locks/supply.txt
+	@touch $@
+
+sbom: $(VENV)/.supply
+	$(VENV)/supply/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON -o sbom.json locks/server.txt
+
+audit: $(VENV)/.supply
+	@tools/audit.sh $(VENV)/supply/bin/pip-audit
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -128,14 +149,16 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
+$(VENV)/.server: pyproject.toml locks/server.txt | $(VENV)/.made
 	@echo "installing what serving needs into $(VENV) ..."
-	$(PIP) --editable '.[server]'
+	$(LOCKED) locks/server.txt
+	$(PROJECT)
 	@$(COMPILE)
 	@touch $@
 
-$(VENV)/.all: pyproject.toml constraints.txt | $(VENV)/.made
+$(VENV)/.all: pyproject.toml locks/all.txt | $(VENV)/.made
 	@echo "installing everything into $(VENV) ..."
-	$(PIP) --editable '.[server,otel,spark,s3-server,dev]'
+	$(LOCKED) locks/all.txt
+	$(PROJECT)
 	@$(COMPILE)
 	@touch $@ $(VENV)/.server
