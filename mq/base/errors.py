@@ -39,6 +39,7 @@ BraidError
 """
 
 from collections.abc import Sequence
+from math import ceil
 
 from filer.errors import BraidError, InvalidInput, OutcomeUnknown
 from filer.format.requests import Position
@@ -147,11 +148,16 @@ class PreconditionMissing(BraidError):
 
 
 class QuotaExceeded(BraidError):
-    """A principal has had what `limit` of its quota allows, which is `value`; more in `retry_after_seconds`."""
+    """A principal has had what `limit` of its quota allows, which is `value`; more in `wait_seconds`."""
 
-    def __init__(self, limit: str, value: int, retry_after_seconds: int) -> None:
+    def __init__(self, limit: str, value: int, wait_seconds: float) -> None:
         super().__init__(f"the quota of this principal has {limit} = {value} at each broker: more in a while")
-        self.limit, self.value, self.retry_after_seconds = limit, value, retry_after_seconds
+        self.limit, self.value, self.wait_seconds = limit, value, wait_seconds
+
+    @property
+    def retry_after_seconds(self) -> int:
+        """As the header has it."""
+        return ceil(self.wait_seconds)
 
 
 class NameTaken(BraidError):

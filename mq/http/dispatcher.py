@@ -23,7 +23,7 @@ from mq.http.metered import Metered, creates_topic, may_wait
 from mq.http.principals import PRINCIPAL, check_members
 from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
-from mq.limits.quotas import Share
+from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
 from mq.security.caller import caller_of
@@ -102,6 +102,7 @@ class Dispatcher:
                 metered = Metered(scope, receive, send, share, self._broker.clock, need.action)
                 await self._serve(scope, metered.receive, metered.send, None)
         except QuotaExceeded as refusal:
+            await self._broker.clock.sleep(HOLD_SECONDS)
             await self._serve(scope, receive, send, refusal)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, refusal: BraidError | None) -> None:

@@ -8,7 +8,6 @@ broken off in its middle, and over a second or so nobody gets more than the rate
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from math import ceil
 
 from mq.base.errors import QuotaExceeded
 from mq.security.needs import Need
@@ -20,6 +19,9 @@ MOST_SHARES = 4096
 _LEAST = 1 - 1e-9
 """Whole requests, topics and bytes are taken, as far as sums of fractions go."""
 _HOUR_SECONDS = 3600.0
+HOLD_SECONDS = 0.25
+"""So long a refusal is kept back: who sends again at once would cost more than who is served."""
+_A_PUBLISH = Need("publish", "topic")
 _READS, _PUBLISHES = ("read", "consume"), ("publish", "load")
 
 
@@ -70,14 +72,14 @@ class Share:
             self._refuse("read_bytes_per_second", self._read.wait_seconds(now))
         self._requests.charge(1)
 
-    def begin_publish(self, size_bytes: int) -> bool:
-        """Let a publish in whose body is there, and charge for it; False if `begin` would refuse it."""
-        now = self._now_seconds()
-        if self._requests.wait_seconds(now) or self._published.wait_seconds(now):
-            return False
-        self._requests.charge(1)
+    def begin_publish(self, size_bytes: int) -> QuotaExceeded | None:
+        """Let a publish in whose body is there, and charge for it; else what `begin` would raise."""
+        try:
+            self.begin(_A_PUBLISH)
+        except QuotaExceeded as refusal:
+            return refusal
         self._published.charge(size_bytes)
-        return True
+        return None
 
     def check_new_topic(self) -> None:
         """Raise `QuotaExceeded` if no more topics may be created now."""
@@ -119,7 +121,7 @@ class Share:
 
     def _refuse(self, limit: str, wait_seconds: float) -> None:
         if wait_seconds:
-            raise QuotaExceeded(limit, self.limits.given()[limit], ceil(wait_seconds))
+            raise QuotaExceeded(limit, self.limits.given()[limit], wait_seconds)
 
 
 class Quotas:

@@ -9,12 +9,15 @@ from filer.errors import BraidError, InvalidInput
 from filer.format.requests import Position
 from filer.segment.next_file import Single
 from filer.segment.writer.pending_request import Waiter
+from mq.base.errors import QuotaExceeded
 from mq.broker import Broker
 from mq.http.endpoints.publish import Publisher, refuse_envelope, single_of, wants_replicated
 from mq.http.fast_path.head import Head
 from mq.http.fast_path.known_heads import KnownHeads
 from mq.http.guard import Guard
+from mq.http.problems import problem_of
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
+from mq.limits.quotas import HOLD_SECONDS
 from mq.security.caller import Caller
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_runtime import TopicRuntime
@@ -66,12 +69,20 @@ class FastPublisher:
             return False
         return True
 
-    def _within_quota(self, head: Head, caller: Caller, size_bytes: int) -> bool:
-        """Charge for the message. Where the quota is used up, the ASGI app says so."""
+    def _over_quota(self, head: Head, caller: Caller, size_bytes: int) -> QuotaExceeded | None:
+        """Charge for the message; else why its principal may publish nothing now."""
         if not self._broker.quotas.limits_somebody:
-            return True
+            return None
         share = self._broker.quotas.share(self._guard.name_of(caller, head.headers))
-        return share is None or share.begin_publish(size_bytes)
+        return None if share is None else share.begin_publish(size_bytes)
+
+    def _refuse(self, exceeded: QuotaExceeded, head: Head, on_reply: OnReply) -> None:
+        """Answer so in a while. By the ASGI app a refusal would take longer than a publish, and a flood would gain."""
+        self._publisher.count_refused(exceeded)
+        work = request_ids.begin(head.request_id or self._new_id())
+        reply = problem_reply(problem_of(exceeded))
+        work.ended = True
+        asyncio.get_running_loop().call_later(HOLD_SECONDS, on_reply, reply, work.id)
 
     def begin(self, head: Head, body: bytes, caller: Caller, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.
@@ -88,9 +99,10 @@ class FastPublisher:
             return False
         if not self._front_store.try_reserve(len(body)):
             return False
-        if not self._within_quota(head, caller, len(body)):
+        if (exceeded := self._over_quota(head, caller, len(body))) is not None:
             self._front_store.release(len(body))
-            return False
+            self._refuse(exceeded, head, on_reply)
+            return True
         # What forwards the message takes the id from here.
         work = request_ids.begin(head.request_id or self._new_id())
         publisher = runtime.publisher

@@ -214,7 +214,8 @@ async def test_a_quota_is_told_with_its_limit_and_when_to_come_back(
     ]
     (await put(broker, admin, quotas=quotas)).raise_for_status()
 
-    answers = [await broker.client.post(messages, content=b"x", headers=who("requests")) for _ in range(40)]
+    requests = who("requests")
+    answers = [await broker.client.post(messages, content=b"x", headers=requests) for _ in range(8)]
     assert answers[0].status_code == 200
     told = check_problem(next(a for a in answers if a.status_code != 200), 429, "quota-exceeded", "at each broker")
     assert (told["limit"], told["value"]) == ("requests_per_second", 5)

@@ -72,10 +72,10 @@ def test_a_body_may_make_a_debt_that_is_waited_for(limit: str, need: Need, other
 def test_the_fast_path_counts_as_the_other_does() -> None:
     broker = Broker(requests_per_second=3, publish_bytes_per_second=1000)
     share = broker.share()
-    assert [share.begin_publish(1) for _ in range(4)] == [True, True, True, False]
+    assert [share.begin_publish(1) is None for _ in range(4)] == [True, True, True, False]
     assert refused(share, PUBLISH).limit == "requests_per_second"
     broker.seconds += 1
-    assert share.begin_publish(5000) and not share.begin_publish(1)
+    assert share.begin_publish(5000) is None and share.begin_publish(1) is not None
     broker.seconds += 1
     assert refused(share, PUBLISH).limit == "publish_bytes_per_second"
     share.begin(READ)
