@@ -89,7 +89,11 @@ def _trusting(ca: Path) -> ssl.SSLContext:
 def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     """Have the context show that certificate to servers that ask for one."""
     _read(cert, "client's certificate")
-    _read(key, "client's key")
+    if b"PRIVATE KEY-----" not in _read(key, "client's key") and key == cert:
+        raise InvalidArgument(
+            f"the client's certificate {str(cert)!r} is without its key: client_cert=(certificate, key), --client-key or "
+            f"{CLIENT_KEY_VARIABLE} names the key's file"
+        )
     try:
         context.load_cert_chain(cert, key, password=_no_passphrase)
     except ssl.SSLError as failure:

@@ -32,7 +32,7 @@ def start_message(serving: Serving) -> str:
         f"  {curl} -N {serving.url}/v1/topics/{_TOPIC}/subscribe",
         "Query the files:",
         f"  duckdb -c {_query(serving)}",
-        f"More at {serving.url}/docs",
+        f"More at {serving.url}/docs{', with a token' if serving.settings.authorizer == 'tokens' else ''}",
         "",
     ]
     return "\n".join(lines)

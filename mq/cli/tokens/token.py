@@ -1,5 +1,6 @@
 """`mq token create`, `mq token create-static` and `mq token inspect`."""
 
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from mq.cli.options import Json, duration_seconds
 from mq.cli.output import print_json, print_lines
 from mq.cli.tokens.signing import SigningKeysFile
 
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 LONGEST_TTL_SECONDS = 366 * 86_400.0
 _TTL_PARSER = duration_seconds(1, LONGEST_TTL_SECONDS)
 
@@ -53,6 +55,8 @@ def create(
     from mq.security.grants import parse_grants
     from mq.security.signing_keys import read_signing_keys
 
+    if not CLUSTER_NAME.fullmatch(cluster):
+        raise InvalidInput(f"--cluster: the name of a cluster has 1 to 100 of A-Z a-z 0-9 . _ -, not {cluster!r:.120}")
     asked = parse_grants([*(grants or []), *_shorthand(topics, groups, allow)])
     keys = read_signing_keys(signing_keys)
     token, claims = keys.sign(name, asked, audience=cluster, ttl_seconds=ttl, clock=SystemClock())
@@ -129,6 +133,11 @@ def inspect(
     from mq.security.signed_tokens import OWN_ISSUER, Audience, unverified, verify
 
     text = (sys.stdin.read() if token == "-" else token).strip()
+    if text.startswith("braidmq_"):
+        raise InvalidInput(
+            "a static token says nothing itself: the brokers' file (mq serve --static-tokens) has its hash, and what it "
+            "allows"
+        )
     header, claims = unverified(text)
     if public_keys is not None:
         ring = KeyRing(parse_key_set(public_keys.read_bytes(), OWN_ISSUER, strict=True))

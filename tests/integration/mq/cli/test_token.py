@@ -68,6 +68,8 @@ def test_files_that_are_no_keys_are_named(mq: Mq, mq_fails: Mq, files: tuple[str
     (tmp_path / "broken.json").write_text("{")
     assert "is no JSON" in mq_fails(*create, str(tmp_path / "broken.json"))
     assert "no JSON Web Token" in mq_fails("token", "inspect", "hello")
+    assert "a static token says nothing itself" in mq_fails("token", "inspect", "braidmq_hello")
+    assert "--cluster: the name of a cluster" in mq_fails(*create, files[1], "--cluster", "x y")
     assert "to be 'other'" in mq_fails(
         "token", "inspect", mq(*create, files[1]).strip(), "--public-keys", files[3], "--cluster", "other"
     )

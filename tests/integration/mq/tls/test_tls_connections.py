@@ -183,6 +183,7 @@ async def test_a_broker_that_is_full_ends_what_has_only_connected(authority: Aut
         ({"ca": "missing"}, "the file of the certificates to trust cannot be read: 'missing': No such file"),
         ({"ca": "text"}, "the file 'text' has no certificates to trust (PEM)"),
         ({"client_cert": "missing"}, "the file of the client's certificate cannot be read: 'missing': No such file"),
+        ({"client_cert": "good"}, "the client's certificate 'good' is without its key"),
         ({"client_cert": ("good", "text")}, "the client's certificate 'good' cannot be used: they have to be PEM"),
         ({"client_cert": ("good", "other")}, "cannot be used: the key in 'other' does not belong to it"),
         ({"client_cert": ("secret", "secret key")}, "the client's key is encrypted: give it without a passphrase"),

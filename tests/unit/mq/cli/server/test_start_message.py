@@ -36,6 +36,7 @@ def test_commands_have_a_place_for_the_token_that_the_broker_asks_for() -> None:
     asking = BrokerSettings(authorizer="tokens", token_keys=Path("keys.json"))
     text = start_message(Serving("http://127.0.0.1:1", "file:///x", asking))
     curls = [shlex.split(line) for line in text.splitlines() if line.startswith("  curl")]
+    assert text.endswith("/docs, with a token\n")
     assert len(curls) == 4 and all(each[1:3] == ["-H", "Authorization: Bearer TOKEN"] for each in curls)
 
 
