@@ -91,7 +91,7 @@ def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     _read(cert, "client's certificate")
     if b"PRIVATE KEY-----" not in _read(key, "client's key") and key == cert:
         raise InvalidArgument(
-            f"the client's certificate {str(cert)!r} is without its key: client_cert=(certificate, key), --client-key or "
+            f"the client's certificate {str(cert)!r} is without its key: client_cert=(cert, key), --client-key or "
             f"{CLIENT_KEY_VARIABLE} names the key's file"
         )
     try:

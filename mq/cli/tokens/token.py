@@ -55,11 +55,11 @@ def create(
     from mq.security.grants import parse_grants
     from mq.security.signing_keys import read_signing_keys
 
-    if not CLUSTER_NAME.fullmatch(cluster):
-        raise InvalidInput(f"--cluster: the name of a cluster has 1 to 100 of A-Z a-z 0-9 . _ -, not {cluster!r:.120}")
     asked = parse_grants([*(grants or []), *_shorthand(topics, groups, allow)])
     keys = read_signing_keys(signing_keys)
     token, claims = keys.sign(name, asked, audience=cluster, ttl_seconds=ttl, clock=SystemClock())
+    if not CLUSTER_NAME.fullmatch(cluster):
+        raise InvalidInput(f"--cluster: the name of a cluster has 1 to 100 of A-Z a-z 0-9 . _ -, not {cluster!r:.120}")
     if as_json:
         print_json({"token": token, **claims})
     else:
@@ -135,8 +135,8 @@ def inspect(
     text = (sys.stdin.read() if token == "-" else token).strip()
     if text.startswith("braidmq_"):
         raise InvalidInput(
-            "a static token says nothing itself: the brokers' file (mq serve --static-tokens) has its hash, and what it "
-            "allows"
+            "a static token says nothing itself: the brokers' file (mq serve --static-tokens) has its hash, and what "
+            "it allows"
         )
     header, claims = unverified(text)
     if public_keys is not None:
