@@ -3,11 +3,12 @@
 Refusals that are alike are one record: so a flood of them is small.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from mq.audit.records import AuditRecord
 
-MOST_KINDS = 200
+MOST_KINDS, MOST_OF_A_SENDER = 200, 10
 """So many different refusals have a record of their own at a time; others are counted together."""
 
 
@@ -17,6 +18,7 @@ class Gathering:
     def __init__(self) -> None:
         self._changes: list[AuditRecord] = []
         self._refusals: dict[AuditRecord, tuple[AuditRecord, int]] = {}
+        self._kinds = Counter[tuple[str, str]]()
 
     def __len__(self) -> int:
         return len(self._changes) + len(self._refusals)
@@ -36,8 +38,16 @@ class Gathering:
         if record.outcome != "refused":
             self._changes.append(record)
             return
-        kind = record.alike
-        if kind not in self._refusals and len(self._refusals) >= MOST_KINDS:
-            kind = record = record.overflowing
-        first, count = self._refusals.get(kind, (record, 0))
+        kind = self._kind_of(record)
+        if kind not in self._refusals:
+            self._kinds[record.sender] += 1
+        first, count = self._refusals.get(kind, (record if kind == record.alike else kind, 0))
         self._refusals[kind] = first, count + 1
+
+    def _kind_of(self, record: AuditRecord) -> AuditRecord:
+        """What it is counted as: nobody can have any number of records made."""
+        if record.alike in self._refusals:
+            return record.alike
+        if len(self._refusals) >= MOST_KINDS:
+            return record.overflowing
+        return record.alike if self._kinds[record.sender] < MOST_OF_A_SENDER else record.of_sender

@@ -1,5 +1,6 @@
 """What the audit trail says: one record for each change that was asked for, one for refusals that are alike. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -20,8 +21,8 @@ REFUSED = (401, 403)
 MOST_REQUEST_CHARACTERS = 300
 MANY = "(many)"
 """Stands for what was different among refusals that are counted together."""
-_SECRET_BEHIND = "uploads"
-"""What follows is an upload's id: whoever has it may write."""
+_UPLOAD = re.compile(r"(/v1/topics/[^/]*/uploads/).*", re.DOTALL)
+"""The path of an upload: whoever has its id may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,28 @@ class AuditRecord:
     request_id: str = ""
 
     @property
+    def sender(self) -> tuple[str, str]:
+        """Who sent the request, as far as it is known."""
+        return self.principal, self.address
+
+    @property
     def alike(self) -> "AuditRecord":
-        """What refusals have in common that are counted together."""
-        return AuditRecord(
-            self.principal, self.address, self.action, self.resource, self.request, self.outcome, self.status
-        )
+        """What refusals have in common that are counted together, whatever else each says.
+
+        Of those who are nobody it is where they are: they may ask for any number of different things.
+        """
+        if not self.principal:
+            return AuditRecord("", self.address, "observe", "", "", self.outcome, self.status)
+        return AuditRecord(*self.sender, self.action, self.resource, self.request, self.outcome, self.status)
+
+    @property
+    def of_sender(self) -> "AuditRecord":
+        """What is left of a refusal where its sender has too many different ones at a time."""
+        return AuditRecord(*self.sender, self.action, MANY, MANY, self.outcome, self.status)
 
     @property
     def overflowing(self) -> "AuditRecord":
-        """What is left of a refusal where too many different ones come at a time: it is counted."""
+        """What is left of a refusal where all together are too many different ones."""
         return AuditRecord(MANY, MANY, self.action, MANY, MANY, self.outcome, self.status)
 
 
@@ -81,8 +95,8 @@ def _resource_of(need: Need) -> str:
 
 def _request_of(method: str, path: str) -> str:
     """A request as the trail has it. The id of an upload is left out."""
-    before, found, _ = path.partition(f"/{_SECRET_BEHIND}/")
-    shown = f"{before}{found}(id)" if found else path
+    found = _UPLOAD.fullmatch(path)
+    shown = f"{found[1]}(id)" if found else path
     return f"{method} {shown:.{MOST_REQUEST_CHARACTERS}}"
 
 

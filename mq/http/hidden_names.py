@@ -1,8 +1,9 @@
 """Problems in words for whoever has sent the request: they name no topic that one may not observe."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 from starlette.types import Message, Scope, Send
@@ -10,12 +11,15 @@ from starlette.types import Message, Scope, Send
 from mq.broker import Broker
 from mq.http.problems import MEDIA_TYPE
 from mq.http.reply import WHOLE_BODY
+from mq.security.needs import NEEDS
 from mq.security.principal import Principal
 
 HIDDEN = "(hidden)"
 HIDDEN_NAMES = "braidmq.hidden_names"
 """The key in the scope of a request whose principal may not observe everything."""
 _KEY = re.compile(r"\btopics/([A-Za-z0-9._-]{1,200})/")
+_WORD = re.compile(r"[A-Za-z0-9._-]+")
+_ROUTE_WORDS = frozenset(word for _, template in NEEDS for word in template.split("/"))
 _PLAIN = frozenset(("type", "title", "status", "retryable", "request_id"))
 """What a problem says in the same words to everybody."""
 
@@ -23,13 +27,14 @@ _PLAIN = frozenset(("type", "title", "status", "retryable", "request_id"))
 class HiddenNames:
     """What problems of one request must not name.
 
-    That is the topic group of the topics that it names, and whatever topic the key of an object belongs to. What stands
-    in its address is shown as it is: else a guess would be known by being hidden.
+    That is the topic group of the topics that it names, and whatever topic the key of an object belongs to. Where there
+    is such a group, whatever else stands in the request's address is hidden too: else a guess would be known by being
+    hidden, or by being shown.
     """
 
     def __init__(self, broker: Broker, principal: Principal, topics: Iterable[str], scope: Scope) -> None:
         self._broker, self._principal, self._topics = broker, principal, set(topics)
-        self._shown = scope["path"] + scope["query_string"].decode("latin-1")
+        self._scope = scope
 
     def add(self, topics: Iterable[str]) -> None:
         """The request names these topics too."""
@@ -38,12 +43,18 @@ class HiddenNames:
     def problem(self, document: dict[str, Any]) -> dict[str, Any]:
         """A problem without the names."""
         told = {key: value for key, value in document.items() if key not in _PLAIN}
-        names = {self._broker.topics.group_of(topic) for topic in self._topics}
-        names |= {name for text in _texts(told) for name in _KEY.findall(text)}
-        for name in names:
-            if name is not None and not self._principal.sees(name) and name not in self._shown:
-                told = _without(_as_a_word(name), told)
-        return document | told
+        groups = {self._broker.topics.group_of(topic) for topic in self._topics}
+        hidden = {name for name in groups if name is not None and not self._principal.sees(name)}
+        if hidden:
+            hidden |= self._given() - self._topics
+        hidden |= {name for text in _texts(told) for name in _KEY.findall(text) if not self._principal.sees(name)}
+        return document | (_without(hidden, told) if hidden else told)
+
+    def _given(self) -> set[str]:
+        """The words of the address that the client has chosen."""
+        given = [part for part in self._scope["path"].split("/") if part not in _ROUTE_WORDS]
+        given += [value for _, value in parse_qsl(self._scope["query_string"].decode("latin-1"))]
+        return {word for text in given for word in _words(text)}
 
     def body(self, problem: bytes) -> bytes:
         """As `problem`, for a body."""
@@ -89,14 +100,24 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _as_a_word(name: str) -> re.Pattern[str]:
-    """The name, but not as a part of another one. A full stop behind it is one of the sentence."""
-    return re.compile(rf"(?<![A-Za-z0-9._-]){re.escape(name)}(?![A-Za-z0-9_-]|\.[A-Za-z0-9._-])")
+def _words(text: str) -> Iterator[str]:
+    """The names that a text may mean: a full stop behind one may be the sentence's."""
+    for word in _WORD.findall(text):
+        yield word
+        yield word.rstrip(".")
 
 
-def _without(name: re.Pattern[str], value: Any) -> Any:
+def _without(hidden: Set[str], value: Any) -> Any:
+    """The same with each hidden word replaced; what a name is a part of is another name."""
     if isinstance(value, str):
-        return name.sub(HIDDEN, value)
+        return _WORD.sub(lambda found: _shown(found[0], hidden), value)
     if isinstance(value, dict):
-        return {key: _without(name, each) for key, each in value.items()}
-    return [_without(name, each) for each in value] if isinstance(value, list) else value
+        return {key: _without(hidden, each) for key, each in value.items()}
+    return [_without(hidden, each) for each in value] if isinstance(value, list) else value
+
+
+def _shown(word: str, hidden: Set[str]) -> str:
+    if word in hidden:
+        return HIDDEN
+    stem = word.rstrip(".")
+    return HIDDEN + word[len(stem) :] if stem in hidden else word

@@ -59,8 +59,12 @@ def name_of_user(caller: Caller) -> str:
 
 
 def _is_this_machine(address: str) -> bool:
-    """Whether that is a loopback address, or none, as that of a Unix socket."""
-    return address == "" or _is_loopback(address)
+    """Whether that is a loopback address.
+
+    A connection without one is nobody's: a client that resets it before the broker looks has no address any more, and
+    may have been anywhere.
+    """
+    return address != "" and _is_loopback(address)
 
 
 @lru_cache(maxsize=1024)

@@ -11,10 +11,12 @@ from mq.http.principals import PRINCIPAL
 from mq.http.problems import problem_of
 from mq.http.reply import problem_reply, send_reply
 from mq.http.web_pages import SAFE_METHODS
+from mq.peer_keys.signatures import REFUSAL_HEADER
 from mq.peers.calls import PREFIX
 from mq.security.caller import caller_of
 from mq.security.needs import need_of
 
+_PEER_REFUSAL = REFUSAL_HEADER.lower().encode()
 _SMALL_STEPS = ("/urls",)
 """What a bulk load asks for on its way. Its begin and its end are recorded."""
 
@@ -36,7 +38,7 @@ class Audited:
             nonlocal kept_back
             if kept_back:
                 return
-            if message["type"] == "http.response.start" and (record := self._record(scope, message["status"])):
+            if message["type"] == "http.response.start" and (record := self._record(scope, message)):
                 try:
                     await self._trail.record(record)
                 except AuditFailed as error:
@@ -48,15 +50,20 @@ class Audited:
 
         await self._app(scope, receive, recorded)
 
-    def _record(self, scope: Scope, status: int) -> AuditRecord | None:
+    def _record(self, scope: Scope, start: Message) -> AuditRecord | None:
         """What to record of a request that is answered so, if anything."""
-        method, path = scope["method"], scope["path"]
-        if status not in REFUSED and not changes(method, path):
+        method, path, status = scope["method"], scope["path"], start["status"]
+        if (status not in REFUSED and not changes(method, path)) or _is_of_brokers(start):
             return None
         caller = caller_of(scope)
         principal = scope.get(PRINCIPAL)
         name = self._guard.name_of(caller, scope["headers"]) if principal is None else principal.name
         return record_of(name, caller.address, method, path, status, request_id=request_ids.current() or "")
+
+
+def _is_of_brokers(start: Message) -> bool:
+    """Whether one broker only tells another one, whom it knows by its key, to sign anew: nobody was refused."""
+    return any(bytes(name).lower() == _PEER_REFUSAL for name, _ in start["headers"])
 
 
 def changes(method: str, path: str) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 
-from mq.audit.gathering import MOST_KINDS, Gathering
+from mq.audit.gathering import MOST_KINDS, MOST_OF_A_SENDER, Gathering
 from mq.audit.records import MANY, AuditRecord, record_of, rows_of
 
 
@@ -68,12 +68,35 @@ def test_refusals_that_are_alike_are_counted_and_changes_are_not() -> None:
     assert gathering.has_changes
 
 
-def test_a_flood_of_different_refusals_is_small() -> None:
+def counted(gathering: Gathering) -> list[tuple[str, str, str, int]]:
+    return [(record.principal, record.address, record.resource, count) for record, count in gathering]
+
+
+def test_a_flood_of_different_refusals_of_one_is_small() -> None:
+    gathering = Gathering()
+    for number in range(1000):
+        gathering.add(refusal(f"/v1/topics/t{number}"))
+    *first, last = counted(gathering)
+    assert [each[2:] for each in first] == [(f"topic:t{number}", 1) for number in range(MOST_OF_A_SENDER)]
+    assert last == ("ann", "10.0.0.1", MANY, 1000 - MOST_OF_A_SENDER)
+
+
+def test_who_is_nobody_is_counted_by_address_whatever_they_ask_for() -> None:
+    gathering = Gathering()
+    for number in range(1000):
+        gathering.add(record_of("", f"10.0.0.{number % 3}", "PUT", f"/v1/topics/t{number}", 401, request_id="r"))
+    assert counted(gathering) == [("", f"10.0.0.{n}", f"topic:t{n}", 334 - (n > 0)) for n in range(3)]
+
+
+def test_a_flood_of_very_many_is_small() -> None:
     gathering = Gathering()
     for number in range(10 * MOST_KINDS):
-        gathering.add(refusal(f"/v1/topics/t{number}"))
+        gathering.add(refusal(name=f"ann{number}"))
     assert len(gathering) == MOST_KINDS + 1
     assert not gathering.has_changes
-    *_, (last, count) = gathering
-    assert (last.principal, last.address, last.resource, count) == (MANY, MANY, MANY, 9 * MOST_KINDS)
-    assert sum(count for _, count in gathering) == 10 * MOST_KINDS
+    assert counted(gathering)[-1] == (MANY, MANY, MANY, 9 * MOST_KINDS)
+
+
+def test_a_topic_that_is_called_uploads_is_shown() -> None:
+    path = "/v1/topics/uploads/groups/g/reset"
+    assert record_of("", "", "POST", path, 403).request == f"POST {path}"

@@ -40,10 +40,22 @@ def test_neither_the_group_of_a_member_nor_whose_an_object_is(groups: dict[str, 
     assert hidden_names(groups=groups).problem(PROBLEM) == HIDDEN
 
 
-def test_what_the_request_names_is_shown_and_what_it_may_observe() -> None:
-    assert hidden_names(groups={"orders-m": "hush"}, query=b"from=hush").problem(PROBLEM) == PROBLEM
-    seen = {"detail": "orders-all has topics/orders-x/topic.json"}
-    assert hidden_names(groups={"orders-m": "orders-all"}).problem(seen) == seen
+@pytest.mark.parametrize("guess", ["hush", "push", "hush-2"])
+def test_a_guess_is_told_from_no_other(guess: str) -> None:
+    """Wherever it stands in the address, however it is written, and how many others stand beside it."""
+    problem = {"detail": f"'{guess}' is no marker of topic group 'hush'; orders-m is in it."}
+    told = {"detail": "'(hidden)' is no marker of topic group '(hidden)'; orders-m is in it."}
+    escaped = "".join(f"%{ord(each):02x}" for each in guess)
+    for query in (f"from={guess}", f"from={escaped}", f"from=a,b,{guess}+c"):
+        assert hidden_names(groups={"orders-m": "hush"}, query=query.encode()).problem(problem) == told
+    path = f"/v1/topics/orders-m/loads/{guess}"
+    assert hidden_names(groups={"orders-m": "hush"}, path=path).problem(problem) == told
+
+
+def test_what_one_may_observe_is_shown_and_so_is_what_one_gave() -> None:
+    seen = {"detail": "orders-all has topics/orders-x/topic.json, and wrong is no time"}
+    assert hidden_names(groups={"orders-m": "orders-all"}, query=b"from=wrong").problem(seen) == seen
+    assert hidden_names(groups={}, query=b"from=wrong").problem(seen) == seen
 
 
 async def sent(*messages: Message) -> list[Message]:
