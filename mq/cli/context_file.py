@@ -101,6 +101,11 @@ def read_contexts(path: Path) -> Contexts:
             text = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return Contexts()
+    except PermissionError:
+        # The home of another user, say, that `setpriv` and `sudo -E` leave in the environment: it is not ours.
+        if os.access(path, os.F_OK):
+            raise
+        return Contexts()
     try:
         return _parsed(text)
     except InvalidInput as error:

@@ -14,6 +14,7 @@ from mq.security.authorization import HOW
 from mq.security.caller import Credential, ShownCertificate
 from mq.security.grants import NO_GRANTS
 from mq.security.key_ring import KeyRing
+from mq.security.own_names import CERTIFICATE
 from mq.security.policy.document import Decisions
 from mq.security.principal import Principal
 from mq.security.signed_tokens import Audience, UnknownKey
@@ -22,8 +23,6 @@ from mq.security.static_tokens import StaticTokens
 MOST_REMEMBERED = 2048
 """So many tokens are remembered: 16 MiB, whatever clients send. Only tokens that are good are."""
 _BEARER = b"bearer "
-OF_CERTIFICATE = "certificate:"
-"""What the names of principals begin with that are known by a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Credentials:
         """Who has shown a certificate. What they may do the policy says, and nothing else."""
         if self._clock.now_us() >= certificate.until_seconds * 1e6:
             raise Unauthenticated("the certificate of this connection has expired: connect with a new one")
-        return Principal(f"{OF_CERTIFICATE}{certificate.name}", NO_GRANTS, certificate.until_seconds)
+        return Principal(f"{CERTIFICATE}{certificate.name}", NO_GRANTS, certificate.until_seconds)
 
     def _bearer(self, authorization: bytes) -> Principal:
         if len(authorization) > signed_tokens.MOST_BYTES + len(_BEARER):

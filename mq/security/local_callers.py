@@ -8,6 +8,7 @@ from mq.base.errors import Forbidden
 from mq.base.settings import BrokerSettings
 from mq.security.caller import Caller
 from mq.security.grants import EVERYTHING, Action
+from mq.security.own_names import LOCAL_USER
 from mq.security.principal import TRUSTED, Principal
 
 _ROOT = 0
@@ -26,7 +27,7 @@ class LocalCallers:
     def __init__(self, settings: BrokerSettings, *, tells_users: bool) -> None:
         by_user = settings.authorizer == "user" and tells_users
         self._users = (
-            {user: Principal(f"uid:{user}", EVERYTHING) for user in (_ROOT, os.geteuid())} if by_user else None
+            {user: Principal(f"{LOCAL_USER}{user}", EVERYTHING) for user in (_ROOT, os.geteuid())} if by_user else None
         )
 
     def serves(self, caller: Caller) -> bool:
@@ -55,7 +56,7 @@ class LocalCallers:
 
 def name_of_user(caller: Caller) -> str:
     """The name of a user of this machine, served or not; empty where the system does not tell."""
-    return "" if caller.user is None else f"uid:{caller.user}"
+    return "" if caller.user is None else f"{LOCAL_USER}{caller.user}"
 
 
 def _is_this_machine(address: str) -> bool:

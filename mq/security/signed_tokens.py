@@ -17,6 +17,7 @@ from filer.errors import InvalidInput
 from mq.base.errors import Unauthenticated
 from mq.security.grants import Grants, parse_grants
 from mq.security.key_ring import Key, KeyRing
+from mq.security.own_names import OF_ISSUER, check_own_name
 from mq.security.principal import Principal
 
 OWN_ISSUER = "braidmq"
@@ -71,8 +72,17 @@ def verify(token: str, keys: KeyRing, audience: Audience, now_seconds: float) ->
         raise Unauthenticated("the token names no subject (sub), a text of 1 to 200 printable characters")
     if token_id is not None and (not isinstance(token_id, str) or len(token_id) > 200):
         raise Unauthenticated("the token's id (jti) is no text of up to 200 characters")
-    shown = name if issuer == OWN_ISSUER else f"{issuer}#{name}"
-    return Principal(shown, _grants(claims), until_seconds, token_id, _time(claims.get("iat")))
+    return Principal(_shown(name, issuer), _grants(claims), until_seconds, token_id, _time(claims.get("iat")))
+
+
+def _shown(name: str, issuer: object) -> str:
+    """The name of a principal, which tells whose word it is. Raises `Unauthenticated`."""
+    if issuer != OWN_ISSUER:
+        return f"{issuer}{OF_ISSUER}{name}"
+    try:
+        return check_own_name(name)
+    except InvalidInput as error:
+        raise Unauthenticated(str(error)) from error
 
 
 class UnknownKey(Unauthenticated):

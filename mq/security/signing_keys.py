@@ -19,6 +19,7 @@ from filer.clock import Clock
 from filer.errors import InvalidInput
 from mq.security.grants import Grants
 from mq.security.key_ring import MOST_BYTES, parse_key_set
+from mq.security.own_names import check_own_name
 from mq.security.signed_tokens import MOST_BYTES as LONGEST_TOKEN
 from mq.security.signed_tokens import OWN_ISSUER, SCOPE_PREFIX
 
@@ -48,6 +49,7 @@ class SigningKeys:
         """A token and its claims. Raises `InvalidInput` if brokers would not accept it."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(f"{name!r:.210} is no name: use 1 to 200 printable ASCII characters without spaces")
+        check_own_name(name)
         if not grants.all:
             raise InvalidInput("a token without a grant allows nothing: give one, as topic:orders-*:read")
         now_seconds = clock.now_us() // 1_000_000

@@ -24,6 +24,7 @@ from filer.clock import Clock
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from mq.security.grants import Grants, parse_grants
+from mq.security.own_names import check_own_name
 from mq.security.principal import Principal
 
 MOST_TOKENS, MOST_FILE_BYTES = 10_000, 16 * 1024 * 1024
@@ -107,8 +108,7 @@ def _token(given: Any) -> tuple[str, Principal]:
         if name not in _FIELDS:
             raise InvalidInput(unknown_name("field", name, _FIELDS))
     name, digest, words, until = (given.get(each) for each in _FIELDS)
-    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
-        raise InvalidInput("it needs a name, a text of 1 to 200 printable characters")
+    name = check_own_name(name)
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise InvalidInput("it needs sha256, the hash of the token in 64 digits 0-9 a-f")
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

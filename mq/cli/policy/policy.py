@@ -1,6 +1,5 @@
 """`mq policy show` and `mq policy apply`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
 from mq.cli.output import print_json, print_lines
-from mq.cli.policy.policy_file import SECTIONS, changes, parse_policy_file, policy_text
+from mq.cli.policy.policy_file import SECTIONS, changes, parse_policy_file, policy_text, read_policy_file
 
 
 def show(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
@@ -37,9 +36,8 @@ def apply(
 
     With the version that mq policy show prints, it is refused if anybody has changed the policy since.
     """
-    text = sys.stdin.read() if str(file) == "-" else file.read_text()
     try:
-        given = parse_policy_file(text)
+        given = parse_policy_file(read_policy_file(str(file)))
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from error
     version = given.pop("version", None)
@@ -52,6 +50,8 @@ def apply(
                 "the newer one; apply your change to that"
             )
         wanted: dict[str, Any] = _sections(before) | given
+        if wanted == _sections(before):
+            return before, before
         return before, await client.set_policy(wanted, etag=before.etag)
 
     before, after = with_client(url, timeout, work)
@@ -59,7 +59,8 @@ def apply(
     if as_json:
         print_json({"version": after.version, "changes": lines})
     else:
-        print_lines(*(lines or ["nothing is other than before"]), f"policy version {after.version} is in force")
+        news = "" if after.version == before.version else " is in force"
+        print_lines(*(lines or ["nothing is other than before"]), f"policy version {after.version}{news}")
 
 
 def _sections(policy: ClusterPolicy) -> dict[str, list[dict[str, Any]]]:

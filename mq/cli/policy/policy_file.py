@@ -1,9 +1,11 @@
 """A policy as a file that people write: TOML, or JSON as the interface has it."""
 
 import json
+import sys
 import tomllib
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from filer.errors import InvalidInput
@@ -12,17 +14,35 @@ from filer.nearest import unknown_name
 SECTIONS = ("grants", "revoked_tokens", "revoked_principals", "quotas")
 _TIMES = ("until", "before")
 _VERSION = "version"
+MOST = 2**53
+
+
+def read_policy_file(path: str) -> str:
+    """The text of a file, or of stdin for `-`. Raises `InvalidInput` for what is no text, and `OSError`."""
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"it is no text in UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def parse_policy_file(text: str) -> dict[str, Any]:
     """The sections that a file has, as the interface has them, and `version` if it names one. Raises `InvalidInput`."""
+    is_json = text.lstrip().startswith("{")
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        found = json.loads(text) if is_json else tomllib.loads(text)
     except ValueError as error:
-        raise InvalidInput(f"it is neither TOML nor JSON: {error}") from error
-    for name in found:
+        if _is_json_list(text):
+            raise InvalidInput("it is a list: a policy is an object with sections") from error
+        raise InvalidInput(f"it is {'no JSON' if is_json else 'neither TOML nor JSON'}: {error}") from error
+    # As mq policy show --json prints it.
+    found.pop("etag", None)
+    for name, value in found.items():
         if name not in (_VERSION, *SECTIONS):
             raise InvalidInput(unknown_name("section", name, (_VERSION, *SECTIONS)))
+        if isinstance(value, dict):
+            raise InvalidInput(f"{name} is a list: write [[{name}]]")
+    _check_numbers(found)
     return {name: _plain(value) for name, value in found.items()}
 
 
@@ -41,6 +61,21 @@ def changes(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> 
         lines += [f"- {name}: {_short(each)}" for each in before[name] if each not in after[name]]
         lines += [f"+ {name}: {_short(each)}" for each in after[name] if each not in before[name]]
     return lines
+
+
+def _is_json_list(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except ValueError:
+        return False
+
+
+def _check_numbers(value: Any) -> None:
+    """Raise `InvalidInput` for a whole number that JSON's readers do not agree on."""
+    if isinstance(value, int) and abs(value) > MOST:
+        raise InvalidInput(f"{value:.3g} is too large: whole numbers are up to 2^53")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_numbers(each)
 
 
 def _short(entry: Mapping[str, Any]) -> str:

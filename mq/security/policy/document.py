@@ -182,7 +182,10 @@ def _token(given: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _principal(given: Mapping[str, Any]) -> tuple[str, int]:
-    return text_of(given, "principal", "the whole name of a principal"), _time(given, "before")
+    name = text_of(given, "principal", "the whole name of a principal")
+    if "*" in name:
+        raise InvalidInput(f"{name!r:.210} is no name: a revocation names one principal, and * stands for many")
+    return name, _time(given, "before")
 
 
 def _time(given: Mapping[str, Any], field: str) -> int:

@@ -23,7 +23,10 @@ class Subjects:
 
 def subjects_of(given: Mapping[str, Any]) -> Subjects:
     """The pattern in `principal`. Raises `InvalidInput`."""
-    return Subjects(text_of(given, "principal", WANTED))
+    text = text_of(given, "principal", WANTED)
+    if "*" in text[:-1]:
+        raise InvalidInput(f"{text!r:.210} is no {WANTED}: * stands at its end alone")
+    return Subjects(text)
 
 
 def text_of(given: Mapping[str, Any], field: str, wanted: str) -> str:

@@ -152,3 +152,19 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert contexts_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/braidmq/contexts.toml")
     for other in ({}, {"XDG_CONFIG_HOME": ""}, {"XDG_CONFIG_HOME": "relative"}):
         assert contexts_path(other) == Path("/home/ada/.config/braidmq/contexts.toml")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_home_that_one_may_not_enter_has_no_contexts(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of root, which programs that change the user leave in the environment."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("os.access", lambda *_: is_there)
+    if is_there:
+        with pytest.raises(PermissionError):
+            read_contexts(Path("/root/.config/braidmq/contexts.toml"))
+    else:
+        assert read_contexts(Path("/root/.config/braidmq/contexts.toml")) == Contexts()
