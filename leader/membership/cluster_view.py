@@ -26,14 +26,19 @@ class ClusterView:
         self.leader: str | None = None
         self.certain_until_seconds = self.seen_seconds = -math.inf
         self.touch_count = 0
-        self._session_id = 0
+        self._membership = (0, 0)
         self._seen_leading = self._resigned = False
 
     def apply(self, result: RoundResult, *, began_seconds: float) -> None:
         """Take the result of a round that began at that time."""
         self.session_timeout_seconds = result.session_timeout_seconds
-        if not self.in_touch() or result.session_id != self._session_id:
-            self.touch_count, self._session_id = self.touch_count + 1, result.session_id
+        # Another node than before in the same session: somebody deleted it, and this broker has made it anew. Meanwhile
+        # the leader may have given its segments away. That is safe as after a lost session (docs/design.md §6): the
+        # store fences its next puts, a follower that helped to seal refuses it, and since this counts as coming in
+        # touch again, it reads the records before it answers by its followers.
+        membership = (result.session_id, result.registered)
+        if not self.in_touch() or membership != self._membership:
+            self.touch_count, self._membership = self.touch_count + 1, membership
         # Any answer in the round came from a session that lived after the round began, and a session lives for a whole
         # time-out after that.
         self.certain_until_seconds = began_seconds + self.session_timeout_seconds * CERTAIN_SHARE

@@ -2,12 +2,13 @@
 
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 from filer.errors import InvalidConfig
 
@@ -64,6 +65,19 @@ class ZooKeeperAccess:
         """The ACL of each node."""
         found: list[Any] = CREATOR_ALL_ACL if self.closes_nodes else OPEN_ACL_UNSAFE
         return found
+
+    def is_wanted(self, acls: Sequence[ACL]) -> bool:
+        """Whether an ACL, as ZooKeeper tells it, gives all rights to those who should have them, and none to others.
+
+        ZooKeeper writes our own name and hash in the place of "the creator". Where it adds the name in this broker's
+        certificate, or hashes otherwise (`digestAlg`), an ACL of ours looks like another one: it is then set again, to
+        the same, in each session.
+        """
+        wanted = self.acl
+        if self.credentials is not None and self.closes_nodes:
+            user, _, password = self.credentials.partition(":")
+            wanted = [make_digest_acl(user, password, all=True)]
+        return list(acls) == wanted
 
     def options(self) -> dict[str, Any]:
         """For a new client of kazoo."""

@@ -87,6 +87,8 @@ class RoundResult:
     leads: bool
     counters: Mapping[str, int]
     session_id: int
+    registered: int = 0
+    """The transaction that made this broker's node: another one, if somebody has deleted it in between."""
     is_unfinished: bool = False
     """Whether another round should follow soon."""
 
@@ -129,17 +131,21 @@ class ZooKeeperRound:
         self._announce(errand.announce)
         self._hold(self._paths.broker(me.id), orjson.dumps(asdict(me)), lambda held: True)
         leader = self._lead(me.id) if errand.may_lead else self._resign(me.id)
-        brokers = self._brokers()
+        by_age = self._brokers()
+        registered = next((made for made, broker in by_age if broker.id == me.id), 0)
+        brokers = tuple(broker for _, broker in by_age)
         counters = self._counters(errand.read)
         if _session_of(self._client) != self._session:
             raise CoordinationFailed("the session ended meanwhile")
         is_left = node_acls is not None and node_acls.change_some(self._client, self._session, self._wait)
-        return RoundResult(granted_seconds(), brokers, leader, leader == me.id, counters, self._session, is_left)
+        return RoundResult(
+            granted_seconds(), brokers, leader, leader == me.id, counters, self._session, registered, is_left
+        )
 
     def _look(self, granted_seconds: Callable[[], float]) -> RoundResult:
         brokers: tuple[BrokerInfo, ...] = ()
         with contextlib.suppress(NoNodeError):
-            brokers = self._brokers()
+            brokers = tuple(broker for _, broker in self._brokers())
         return RoundResult(granted_seconds(), brokers, None, False, {}, self._session)
 
     def _lead(self, me: str) -> str:
@@ -221,11 +227,12 @@ class ZooKeeperRound:
             except NoNodeError:
                 self._create(self._paths.topic(topic), b"", ephemeral=False)
 
-    def _brokers(self) -> tuple[BrokerInfo, ...]:
+    def _brokers(self) -> list[tuple[int, BrokerInfo]]:
+        """The brokers with the transactions that made their nodes, the oldest first."""
         names = self._wait(self._client.get_children_async(self._paths.brokers, watch=self._watches.cluster))
         answers = [self._client.get_async(self._paths.broker(name), watch=self._watches.cluster) for name in names]
         told = [each for each in map(self._read_broker, answers) if each is not None]
-        return tuple(broker for _, broker in sorted(told, key=lambda each: each[0]))
+        return sorted(told, key=lambda each: each[0])
 
     def _read_broker(self, answer: Any) -> tuple[int, BrokerInfo] | None:
         """The transaction that created a broker's node, and the broker in it; None if there is none."""

@@ -71,6 +71,8 @@ class ZooKeeperSession:
                 )
                 + "; give all brokers of the cluster the same --zookeeper-auth"
             ) from error
+        except NotAuthorized:
+            raise
         except Exception as error:
             # Not only kazoo's own errors: an error that a broken answer causes must not stop the rounds for ever.
             self._give_up_when_silent()

@@ -6,6 +6,7 @@ from pathlib import Path
 from filer.clock import Clock
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
+from mq.base.regular_file import read_regular_file
 from mq.peer_keys.peer_keys import MOST_BYTES, PeerKeys, parse_peer_keys
 from mq.tls.reload import RestingFiles, look_at
 
@@ -66,8 +67,7 @@ def kept_keys(path: Path | None, text: str | None, clock: Clock) -> KeptKeys | N
 
 def _read(path: Path) -> PeerKeys:
     try:
-        with path.open("rb") as file:
-            return parse_peer_keys(file.read(MOST_BYTES + 1))
+        return parse_peer_keys(read_regular_file(path, MOST_BYTES + 1))
     except OSError as error:
         raise InvalidConfig(f"{path} (--peer-keys): {error.strerror}") from error
     except InvalidInput as error:

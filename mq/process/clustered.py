@@ -8,6 +8,7 @@ from filer.errors import InvalidConfig
 from leader.membership.coordinator import Coordinator
 from leader.membership.zookeeper_access import ZooKeeperAccess, ZooKeeperTls
 from leader.membership.zookeeper_coordinator import ZooKeeperCoordinator
+from mq.base.regular_file import read_regular_file
 from mq.base.settings import BrokerSettings
 
 AUTH_VARIABLE = "BRAIDMQ_ZOOKEEPER_AUTH_TEXT"
@@ -42,8 +43,7 @@ def _credentials(path: Path | None, text: str | None) -> str | None:
     name = AUTH_VARIABLE if path is None else f"{path} (--zookeeper-auth)"
     if path is not None:
         try:
-            with path.open("rb") as file:
-                text = file.read(MOST_BYTES).decode()
+            text = read_regular_file(path, MOST_BYTES).decode()
         except OSError as error:
             raise InvalidConfig(f"{name}: {error.strerror}") from error
         except UnicodeDecodeError as error:

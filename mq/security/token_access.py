@@ -11,6 +11,7 @@ from filer.clock import Clock
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
 from filer.stores.store import Store
+from mq.base.regular_file import read_regular_file
 from mq.base.settings import BrokerSettings
 from mq.security.credentials import Credentials, Known
 from mq.security.fetching import fetch
@@ -146,8 +147,7 @@ class _File(Generic[T]):
         if now == self._seen:
             return False
         self._seen = now
-        with self.path.open("rb") as file:
-            self.content = self._parse(file.read(self._most_bytes + 1))
+        self.content = self._parse(read_regular_file(self.path, self._most_bytes + 1))
         return True
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from filer.errors import InvalidConfig
+from mq.base.regular_file import read_regular_file
 from mq.base.settings import BrokerSettings
 
 # Of TLS 1.2, what has forward secrecy and authenticated encryption. All of TLS 1.3 is so.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a file. That of all public CAs has a fraction of a MiB."""
 _CERTIFICATE, _KEY = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"
 _ENCRYPTED = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 # A rehearsal of TLS 1.3 takes three.
@@ -113,7 +116,7 @@ def _trust(context: ssl.SSLContext, path: Path, flag: str) -> None:
 def _expect(path: Path, flag: str, sign: bytes, what: str) -> bytes:
     """What the file has, which must be of that kind, as PEM."""
     try:
-        data = path.read_bytes()
+        data = read_regular_file(path, MOST_BYTES)
     except OSError as error:
         raise InvalidConfig(f"{str(path)!r} ({flag}) cannot be read: {error.strerror}") from error
     if sign not in data:

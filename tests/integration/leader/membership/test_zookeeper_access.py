@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from filer.clock import SystemClock
 from filer.errors import InvalidConfig
@@ -19,6 +19,7 @@ from leader.membership.zookeeper_access import ZooKeeperAccess, ZooKeeperTls
 from leader.membership.zookeeper_acls import NODES_PER_ROUND
 from leader.membership.zookeeper_addresses import why_unreachable
 from leader.membership.zookeeper_coordinator import ZooKeeperCoordinator
+from leader.membership.zookeeper_round import Paths
 from mq.local.zookeeper import ZooKeeperNode
 from tests.integration.leader.membership.conftest import broker
 from tests.integration.leader.membership.test_zookeeper_coordinator import PATIENCE_SECONDS, ids, kazoo, until
@@ -28,6 +29,7 @@ from tests.support.process.processes import free_port
 
 OURS, OTHERS = ZooKeeperAccess("braid:secret"), ZooKeeperAccess("braid:wrong")
 OPENING, NOBODY = ZooKeeperAccess("braid:secret", is_open=True), ZooKeeperAccess()
+OURS_AS_READ = [make_digest_acl("braid", "secret", all=True)]
 Make = Callable[[ZooKeeperAccess], ZooKeeperCoordinator]
 
 
@@ -198,6 +200,54 @@ def agree(one: ZooKeeperCoordinator, other: ZooKeeperCoordinator) -> bool:
 def schemes(client: KazooClient) -> set[str]:
     """To whom nodes belong: the schemes of their ACLs."""
     return {acl.id.scheme for path in nodes(client) for acl in client.get_acls(path)[0]}
+
+
+ANYWHERE, FOREIGN = "ip:0.0.0.0/0", make_digest_acl("eve", "secret", all=True)
+
+
+def from_anywhere(**rights: bool) -> list[ACL]:
+    """As `world:anyone`, by another name. Only IPv4, from where this test comes."""
+    return [make_acl("ip", "0.0.0.0/0", **rights)]
+
+
+async def test_who_made_the_nodes_first_keeps_no_rights(zookeeper: ZooKeeperServer, cluster: str, make: Make) -> None:
+    paths = Paths(cluster)
+    with (
+        kazoo(zookeeper.hosts) as first,
+        kazoo(zookeeper.hosts, auth_data=[("digest", "braid:secret")]) as ours,
+    ):
+        for path in (*paths.folders, paths.topic("t")):
+            first.create(path, b"", acl=from_anywhere(all=True))
+        ours.create(paths.topic("shared"), b"", acl=[*OURS_AS_READ, FOREIGN])
+        await make(OURS).join(broker("one"))
+        await until(lambda: {str(ours.get_acls(path)[0]) for path in nodes(ours)} == {str(OURS_AS_READ)})
+        for path in (paths.root, paths.brokers, paths.topics, paths.leader, paths.topic("t"), paths.broker("one")):
+            assert refused(first, path) == 6, path
+
+
+@pytest.mark.parametrize("place", ["root", "brokers", "topics", "topic"])
+async def test_a_broker_does_not_start_where_others_keep_rights(
+    place: str, zookeeper: ZooKeeperServer, cluster: str, make: Make
+) -> None:
+    paths = Paths(cluster)
+    theirs = paths.topic("t") if place == "topic" else getattr(paths, place)
+    with kazoo(zookeeper.hosts) as first:
+        for path in (*paths.folders, paths.topic("t")):
+            rights = {"read": True, "write": True, "create": True, "delete": True}
+            first.create(path, b"", acl=[*from_anywhere(**rights), FOREIGN] if path == theirs else OPEN_ACL_UNSAFE)
+    # While brokers get credentials one by one, nodes are open: there is nothing to keep others from.
+    opening = make(OPENING)
+    await opening.join(broker("opening"))
+    await opening.leave()
+    told = f"others have rights in ZooKeeper's node {theirs}, .*: its ACL is {ANYWHERE} cdrw, digest:eve cdrwa; delete"
+    with pytest.raises(CoordinationFailed, match=told) as refusal:
+        await make(OURS).join(broker("one"))
+    assert "\n" not in str(refusal.value)
+    with kazoo(zookeeper.hosts, auth_data=[("digest", "eve:secret")]) as eve:
+        eve.set_acls(theirs, OPEN_ACL_UNSAFE)
+    running = make(OURS)
+    await running.join(broker("two"))
+    assert ids(running) == ["two"]
 
 
 async def test_the_folder_of_all_clusters_stays_open_while_others_are_in_it(

@@ -145,6 +145,27 @@ def end_session(zookeeper: ZooKeeperServer, coordinator: ZooKeeperCoordinator) -
         pass
 
 
+async def test_a_broker_whose_node_somebody_deletes_makes_it_anew(
+    zookeeper: ZooKeeperServer, cluster: str, coordinators: Coordinators
+) -> None:
+    one, two = coordinators(), coordinators()
+    await one.join(broker("one"))
+    await two.join(broker("two"))
+    await until(lambda: ids(one) == ids(two) == ["one", "two"] and one.leads())
+    touches = one.touch_count
+    with kazoo(zookeeper.hosts) as client:
+        before = client.get(Paths(cluster).broker("one"))[1]
+        began = time.monotonic()
+        client.delete(Paths(cluster).broker("one"))
+        client.delete(Paths(cluster).leader)
+        await until(lambda: one.touch_count > touches and one.in_touch())
+        assert time.monotonic() - began < 2.0 + BUSY_SECONDS
+        after = client.get(Paths(cluster).broker("one"))[1]
+        assert after.ephemeralOwner == before.ephemeralOwner and after.czxid > before.czxid
+        await until(lambda: ids(one) == ids(two) == ["one", "two"])
+        await until(lambda: one.leads() != two.leads() and one.leader() == two.leader())
+
+
 async def test_nodes_left_by_a_lost_session_of_its_own_are_replaced_at_once(
     zookeeper: ZooKeeperServer, cluster: str, coordinators: Coordinators
 ) -> None:

@@ -132,6 +132,9 @@ async def test_whoever_was_in_doubt_or_had_another_session_has_come_in_touch_ane
     session.seen = replace(ALONE, session_id=2)
     await clock.advance(CERTAIN_SECONDS)
     assert coordinator.in_touch() and coordinator.touch_count == first + 2
+    session.seen = replace(ALONE, session_id=2, registered=7)
+    await clock.advance(CERTAIN_SECONDS)
+    assert coordinator.in_touch() and coordinator.touch_count == first + 3, "somebody deleted its node in between"
 
 
 async def test_what_it_says_of_others_was_seen_when_the_last_good_round_began(

@@ -168,7 +168,8 @@ def fail(error: Exception) -> Callable[[], None]:
 
 def test_in_an_empty_zookeeper_it_makes_what_it_needs_and_leads(zookeeper: FakeZooKeeper) -> None:
     seen = go(zookeeper)
-    assert seen == RoundResult(10.0, (ME,), "me", True, {}, zookeeper.session)
+    registered = zookeeper.created[PATHS.broker("me")]
+    assert seen == RoundResult(10.0, (ME,), "me", True, {}, zookeeper.session, registered)
     assert zookeeper.nodes[PATHS.leader][:2] == (b"me", MINE)
     assert zookeeper.nodes[PATHS.broker("me")][1] == MINE
     assert zookeeper.nodes[PATHS.topics][1] == 0

@@ -1,0 +1,22 @@
+"""Reads a small file of settings or secrets, and never waits for one that is no file."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_regular_file(path: Path, most_bytes: int) -> bytes:
+    """The first bytes of a file, at most so many. Raises `OSError`, whose `strerror` says what is wrong.
+
+    A pipe that nobody writes to would hold up whoever opens it, for ever and deaf to signals. So it is opened without
+    waiting, and looked at before it is read: another one cannot take its place in between.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        kind = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(kind):
+            raise OSError(
+                errno.EINVAL, "it is no regular file: a pipe, a socket or a device cannot be read again", path
+            )
+        return file.read(most_bytes)
