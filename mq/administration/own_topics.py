@@ -8,7 +8,7 @@ from mq.topic.topic_runtime import TopicRuntime
 
 
 async def ensure_own(
-    topics: TopicRegistry, administration: TopicAdministration, name: str, wanted: TopicConfig, *, who_needs: str
+    topics: TopicRegistry, administration: TopicAdministration, name: str, wanted: TopicConfig, *, whose: str
 ) -> TopicRuntime:
     """The running topic, which is made if it is not there; any number of brokers may do so at once.
 
@@ -24,7 +24,7 @@ async def ensure_own(
         raise Conflict(
             "topic-conflict",
             f"topic {name!r} was made by a user of an earlier version: its keys are {config.key_type} and its values "
-            f"{config.value_type}, where {who_needs} needs {wanted.key_type} and {wanted.value_type}. Copy it to "
-            f"another topic and delete it through a broker of that version; then there is {who_needs}",
+            f"{config.value_type}, where {whose} need {wanted.key_type} and {wanted.value_type}. Copy it to "
+            f"another topic and delete it through a broker of that version; then there are {whose}",
         )
     return runtime

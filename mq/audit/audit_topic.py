@@ -21,6 +21,6 @@ class AuditTopic:
 
     async def store(self, records: Gathering) -> None:
         """Have records on the store. Raises `BraidError`: then some may be there, or come there later."""
-        runtime = await ensure_own(self._topics, self._administration, AUDIT_TOPIC, CONFIG, who_needs="the audit trail")
+        runtime = await ensure_own(self._topics, self._administration, AUDIT_TOPIC, CONFIG, whose="audit records")
         rows = rows_of(records, self._broker)
         await runtime.publisher.publish_rows(rows, rows.nbytes)

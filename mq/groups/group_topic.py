@@ -15,4 +15,4 @@ of busy groups split."""
 
 async def ensure(topics: TopicRegistry, administration: TopicAdministration) -> TopicRuntime:
     """The running topic `__groups`, which is made if it is not there. Raises as `ensure_own`."""
-    return await ensure_own(topics, administration, GROUPS_TOPIC, CONFIG, who_needs="the log of consumer groups")
+    return await ensure_own(topics, administration, GROUPS_TOPIC, CONFIG, whose="groups")

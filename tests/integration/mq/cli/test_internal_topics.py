@@ -63,7 +63,8 @@ def test_it_is_listed_on_request(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_is_completed_for_who_types_such_a_name(broker: BrokerProcess) -> None:
-    context = cast(typer.Context, SimpleNamespace(params={"url": broker.url}))
+    root = SimpleNamespace(params={})
+    context = cast(typer.Context, SimpleNamespace(params={"url": broker.url}, find_root=lambda: root))
     assert complete_topic(context, "") == ["orders"]
     assert complete_topic(context, "__") == ["__groups"]
 
