@@ -392,6 +392,24 @@ def _rest(hole: Hole, chain: Chain) -> Hole:
     return Hole(chain.end, hole.end, name, damaged=chain.blocked is not None)
 
 
+async def is_superseded(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
+    """Whether a roll-up that the index does not know holds the messages of one of its holes.
+
+    Whoever wrote it could read what is lost here: it was put back for a while, or only this reader found it damaged.
+    The object itself is gone then, and never comes back. Raises `StoreError`.
+    """
+    known = {facts.name for facts in index.files}
+    async for name in stream_names(store, ref):
+        end = name.end
+        if end is not None and name not in known and any(_holds(name.base, end, hole) for hole in index.lost):
+            return True
+    return False
+
+
+def _holds(base: int, end: int, hole: Hole) -> bool:
+    return base <= hole.start and hole.end <= end
+
+
 async def has_no_other_name(store: Store, ref: SegmentRef, name: FileName) -> bool:
     """Whether the segment has that file at most, so that its name was never superseded. Raises `StoreError`."""
     folder = keys.segment_folder(ref.topic, ref.segment)

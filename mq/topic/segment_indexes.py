@@ -14,6 +14,7 @@ from filer.segment.segment_log import (
     SegmentRef,
     catch_up,
     find_again,
+    is_superseded,
     pass_over_end,
     reach,
     recover_by_names,
@@ -61,6 +62,7 @@ class SegmentIndexes:
         self._on_lost, self._on_rebuilt, self._refresh = on_lost, on_rebuilt, refresh
         self._looked_seconds: dict[int, float] = {}
         self._looked_at: dict[int, int] = {}
+        self._listed_seconds: dict[int, float] = {}
         self._checked_seconds: dict[int, float] = {}
         self._checks: dict[int, int] = {}
         self._read_seconds: dict[int, float] = {}
@@ -103,6 +105,10 @@ class SegmentIndexes:
     async def get(self, segment: Segment, *, longest_seconds: float) -> SegmentIndex:
         """The index as it was at most `longest_seconds` ago. Raises as `recover_index`."""
         known = self.known.get(segment.id)
+        if known is not None and await self._is_superseded(segment.id, known):
+            # Nothing that is read by names within a hole would find a roll-up that reaches beyond it.
+            self.forget(segment.id)
+            known = None
         if known is not None and self._age_seconds(segment.id) < _longest_seconds(segment, known, longest_seconds):
             await self.look_again(segment.id, known)
             return known
@@ -116,6 +122,16 @@ class SegmentIndexes:
             self._reading[segment.id] = reading
             reading.add_done_callback(lambda task: self._read_ended(segment.id, task))
         return await asyncio.shield(reading)
+
+    async def _is_superseded(self, segment_id: int, index: SegmentIndex) -> bool:
+        """Whether others have rolled up what is lost here, unless that was asked a moment ago."""
+        now_seconds = self._clock.monotonic_seconds()
+        if not index.lost or now_seconds - self._listed_seconds.get(segment_id, -1e9) < CHECK_AGAIN_SECONDS:
+            return False
+        self._listed_seconds[segment_id] = now_seconds
+        with contextlib.suppress(BraidError):
+            return await is_superseded(self._store, self._ref(segment_id), index)
+        return False
 
     async def look_again(self, segment_id: int, index: SegmentIndex) -> None:
         """Look whether objects that the index has lost are back or given up, unless somebody did so a moment ago.

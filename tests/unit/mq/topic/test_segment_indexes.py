@@ -15,7 +15,9 @@ from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Fetched, Store
 from filer.topic.topic_state import Segment
+from filer.upkeep.rollup import roll_up
 from mq.topic.segment_indexes import CHECK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS, SegmentIndexes
+from tests.support.inline_executor import InlineExecutor
 from tests.support.topic.segment_files import append
 
 REF = SegmentRef("t", 0)
@@ -218,6 +220,24 @@ async def test_a_file_that_is_put_back_as_if_unchanged_is_found(world: World) ->
     await world.clock.advance(LOOK_AGAIN_SECONDS)
     await world.indexes.look_again(0, index)
     assert (index.files, index.holes) == ([facts], [])
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_what_others_could_read_and_have_rolled_up_is_found_in_the_roll_up(world: World, sealed: bool) -> None:
+    """The roll-up reaches beyond the hole, and what it replaced is gone: so nothing within the hole is ever found."""
+    await world.write(2)
+    await world.write(2, sealed=sealed)
+    index = await world.indexes.get(SEGMENT, longest_seconds=60)
+    first, *others = [facts for facts in index.files if facts.count]
+    await world.indexes.lose(0, index, first, damaged=True)
+    await roll_up(world.memory, world.clock, REF, [first, *others], broker="b", executor=InlineExecutor())
+    await world.memory.delete([REF.key(facts.name) for facts in (first, *others) if not facts.sealed])
+    await world.clock.advance(CHECK_AGAIN_SECONDS)
+    found = await world.indexes.get(SEGMENT, longest_seconds=60)
+    assert found.holes == []
+    assert found.readable(0)[0].name.rolled
+    # It is asked now and then, while something is lost.
+    assert await world.indexes.get(SEGMENT, longest_seconds=60) is found
 
 
 async def test_one_that_is_damaged_still_is_read_now_and_then_and_stays_lost(world: World) -> None:
