@@ -454,7 +454,7 @@ def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
     if isinstance(payload, Single):
         index = route.segment_index(null_slot if payload.key is None else slot_of(payload.key))
         return [_Share(payload, whole.size_bytes, route.ids[index], route.appenders[index])]
-    rows_of_all = payload.batch() if isinstance(payload, CutRows) else payload
+    rows_of_all = _columns(payload)
     return [
         _Share(
             rows,
@@ -466,11 +466,17 @@ def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
     ]
 
 
+def _columns(payload: Payload) -> pa.RecordBatch:
+    """The messages of more than one. What one segment had, and others have now, is a part of a request by then."""
+    assert not isinstance(payload, Single), "one message has one segment"
+    return payload.batch() if isinstance(payload, CutRows) else payload
+
+
 def _rest(whole: _Share, route: Route, moved: Sequence[_Share], null_slot: int) -> _Share:
     """These shares as one, in the order of the request: a merge may bring them together in one segment."""
-    if len(moved) == 1 or not isinstance(whole.payload, pa.RecordBatch):
+    if len(moved) == 1:
         return moved[0]
-    rows = route.rows_of(whole.payload, [share.segment for share in moved], null_slot=null_slot)
+    rows = route.rows_of(_columns(whole.payload), [share.segment for share in moved], null_slot=null_slot)
     return _Share(rows, sum(share.size_bytes for share in moved))
 
 
