@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
@@ -57,7 +58,7 @@ def nodes(theirs: list[ACL], path: str, *, locked: bool) -> FakeNodes:
 
 
 def change(client: FakeNodes, acls: NodeAcls, session: int = 1) -> bool:
-    return acls.change_some(client, session, wait)  # type: ignore[arg-type]
+    return acls.change_some(cast(KazooClient, client), session, wait)
 
 
 @pytest.mark.parametrize("theirs", [OPEN_ACL_UNSAFE, FOREIGN, [*OURS, *FOREIGN], HIDDEN], ids=in_words)
