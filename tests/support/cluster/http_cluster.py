@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from filer.clock import SystemClock
+from filer.clock import Clock, SystemClock
 from filer.errors import OutcomeUnknown
 from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.decorators.instrumented_store import InstrumentedStore
@@ -133,8 +133,8 @@ class PartedPeers(HttpPeers):
 class HttpCluster:
     """The cluster: brokers by name, each of which may be removed at any time."""
 
-    def __init__(self) -> None:
-        self.clock = SystemClock()
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
         self.store = MemoryStore(clock=self.clock)
         self.membership = Membership()
         self.up: dict[str, HttpBroker] = {}

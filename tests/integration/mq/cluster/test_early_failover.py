@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tests.support.cluster.http_cluster import HttpCluster, until
+from tests.support.stalled_clock import StalledClock
 
 SESSION_SECONDS = 60.0
 PATIENCE_SECONDS = 0.3
@@ -21,15 +22,17 @@ MANY_LOOKS = 20
 @pytest.fixture
 async def cluster() -> AsyncIterator[HttpCluster]:
     """Four brokers, of which `a` leads, and whose sessions do not end. They report once an hour."""
-    made = HttpCluster()
+    clock = StalledClock()
+    made = HttpCluster(clock)
     made.membership.session_seconds = SESSION_SECONDS
-    try:
-        await made.start("a", "b", "c", "d", refused_timeout=PATIENCE_SECONDS, report_interval=3600)
-        yield made
-    finally:
-        for name in list(made.up):
-            made.answer(name)
-        await made.stop_all()
+    async with clock.running():
+        try:
+            await made.start("a", "b", "c", "d", refused_timeout=PATIENCE_SECONDS, report_interval=3600)
+            yield made
+        finally:
+            for name in list(made.up):
+                made.answer(name)
+            await made.stop_all()
 
 
 async def owner_of_some(cluster: HttpCluster, topic: str) -> str:
