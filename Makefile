@@ -23,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	locks sbom audit chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	locks sbom audit image-test chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -39,6 +39,7 @@ help:
 	@echo "make locks      write locks/ anew, after a change in constraints.txt or pyproject.toml"
 	@echo "make sbom       what the image has, as CycloneDX, in sbom.json"
 	@echo "make audit      known vulnerabilities of what is installed, as far as a registry tells"
+	@echo "make image-test  build the image and run it without rights: needs root, buildah, runc and debootstrap (ARGS='--base IMAGE')"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench-peers  beside Kafka and NATS, as far as Java 17, Maven and Go are there (ARGS='--only CASE --seconds 1')"
@@ -140,6 +141,9 @@ sbom: $(VENV)/.supply
 
 audit: $(VENV)/.supply
 	@tools/audit.sh $(VENV)/supply/bin/pip-audit
+
+image-test: $(VENV)/.all
+	$(BIN)/python -m tests.image $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
