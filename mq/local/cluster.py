@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import importlib.util
 import signal
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ import httpx
 from filer.clock import Clock
 from filer.errors import BraidError
 from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
-from mq.local.zookeeper import HOST, ZooKeeperNode, zookeeper_nodes
+from mq.local.secure.secure_folder import FOLDER, SecureFolder
+from mq.local.zookeeper import HOST, ZooKeeperCertificates, ZooKeeperNode, zookeeper_nodes
 from mq.process.listen import CannotListen, bind
 
 CLUSTER = "local"
@@ -43,7 +45,10 @@ class PortTaken(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """Settings of a local cluster. Brokers listen on `first_port` and the ports after it; 0 takes free ports."""
+    """Settings of a local cluster. Brokers listen on `first_port` and the ports after it; 0 takes free ports.
+
+    With `secure`, nobody gets in without a credential, also on this machine, and nothing is sent in the clear.
+    """
 
     folder: Path
     brokers: int = 3
@@ -51,6 +56,7 @@ class LocalSettings:
     store: StoreKind = "directory"
     first_port: int = 8080
     session_timeout_seconds: float = 10.0
+    secure: bool = False
 
 
 class LocalBroker(ChildProcess):
@@ -79,11 +85,13 @@ class LocalCluster:
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
         self.settings, self._clock = settings, clock
         self.folder = settings.folder.resolve()
+        self.secure = SecureFolder(self.folder / FOLDER, CLUSTER, clock) if settings.secure else None
         self.zookeepers: list[ZooKeeperNode] = zookeeper_nodes(
             self.folder,
             settings.zookeepers,
             clock,
             session_timeout_seconds=settings.session_timeout_seconds,
+            certificates=None if self.secure is None else ZooKeeperCertificates(self.secure.zookeeper, self.secure.ca),
         )
         self.s3 = self._s3_server() if settings.store == "s3" else None
         self.s3_endpoint = ""
@@ -111,13 +119,17 @@ class LocalCluster:
         command += ["--zookeeper", self.hosts, "--session-timeout", f"{self.settings.session_timeout_seconds:g}"]
         if self.s3 is not None:
             command += ["--s3-endpoint", self.s3_endpoint, "--s3-region", "us-east-1", "--s3-addressing", "path"]
-        return command
+        return command + ([] if self.secure is None else _secure_options(self.secure))
 
     async def start(self) -> None:
         """Start everything, and wait until every broker takes requests.
 
-        Raises `PortTaken`, and `ProcessFailed` with the name of a process that ended or is not ready in time.
+        Raises `PortTaken`, `ProcessFailed` with the name of a process that ended or is not ready in time, and
+        `InvalidInput` for secrets that cannot be used.
         """
+        if self.secure is not None:
+            self.secure.prepare()
+            _keep_to_owner(self.folder / "store")
         for number in range(1, self.settings.brokers + 1):
             _check_port(self._port(number))
         for node in self.zookeepers:
@@ -132,8 +144,9 @@ class LocalCluster:
         self.brokers = [self._broker(number) for number in range(1, self.settings.brokers + 1)]
         for broker in self.brokers:
             broker.start()
+        trust = True if self.secure is None else ssl.create_default_context(cafile=self.secure.ca)
         for broker in self.brokers:
-            await self._until(broker, lambda broker=broker: _is_ready(broker))  # type: ignore[misc]
+            await self._until(broker, lambda broker=broker: _is_ready(broker, trust))  # type: ignore[misc]
 
     def newly_ended(self) -> list[ChildProcess]:
         """The processes that have ended by themselves since the last call."""
@@ -239,11 +252,28 @@ def _at_once(ready: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
     return asked
 
 
-async def _is_ready(broker: LocalBroker) -> bool:
+def _keep_to_owner(store: Path) -> None:
+    """Messages are for those only whom a broker lets read them: also those that another run has left here."""
+    store.mkdir(mode=0o700, exist_ok=True)
+    store.chmod(0o700)
+
+
+def _secure_options(secure: SecureFolder) -> list[str]:
+    """The options of a broker that trusts nobody: names of files, so nothing in a list of processes is a secret."""
+    return [
+        *("--authorizer", "tokens", "--token-keys", str(secure.public_keys)),
+        *("--tls-cert", str(secure.broker), "--tls-key", str(secure.broker), "--tls-ca", str(secure.ca)),
+        *("--peer-keys", str(secure.peer_keys), "--zookeeper-auth", str(secure.zookeeper_auth)),
+        *("--zookeeper-tls", "--zookeeper-ca", str(secure.ca)),
+        *("--zookeeper-cert", str(secure.broker), "--zookeeper-key", str(secure.broker)),
+    ]
+
+
+async def _is_ready(broker: LocalBroker, trust: ssl.SSLContext | bool) -> bool:
     if not broker.url:
         return False
     try:
-        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as http:
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, verify=trust) as http:
             return (await http.get(f"{broker.url}/readyz")).status_code == 200
     except httpx.TransportError:
         return False

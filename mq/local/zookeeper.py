@@ -4,7 +4,9 @@ import importlib.util
 import os
 import shutil
 import socket
-from contextlib import suppress
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,29 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperCertificates:
+    """Files in PEM: key and certificate of the members, and the CA by which they know each other and their clients."""
+
+    identity: Path
+    ca: Path
+
+    def settings(self, prefix: str) -> list[str]:
+        """The lines of ZooKeeper's configuration that name them."""
+        return [
+            f"{prefix}.keyStore.location={self.identity}",
+            f"{prefix}.keyStore.type=PEM",
+            f"{prefix}.trustStore.location={self.ca}",
+            f"{prefix}.trustStore.type=PEM",
+        ]
+
+    def client_context(self) -> ssl.SSLContext:
+        """For a client that shows the same certificate."""
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.identity)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
 class _Member:
     """The ports of one member of an ensemble."""
 
@@ -45,9 +70,17 @@ class _Member:
 class ZooKeeperNode:
     """One ZooKeeper process. Started again, it has the same port and data."""
 
-    def __init__(self, folder: Path, member: _Member, ensemble: tuple[_Member, ...], *, tick_ms: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        member: _Member,
+        ensemble: tuple[_Member, ...],
+        *,
+        tick_ms: int,
+        certificates: ZooKeeperCertificates | None = None,
+    ) -> None:
         self.folder, self.port = folder, member.client_port
-        self._member, self._ensemble, self._tick_ms = member, ensemble, tick_ms
+        self._member, self._ensemble, self._tick_ms, self._certificates = member, ensemble, tick_ms, certificates
         main = "quorum.QuorumPeerMain" if len(ensemble) > 1 else "ZooKeeperServerMain"
         command = [_java(), *_OPTIONS, "-cp", _classpath(), f"org.apache.zookeeper.server.{main}", str(self._config)]
         self.process = ChildProcess(f"zookeeper-{member.number}", command, folder / "zookeeper.log")
@@ -71,13 +104,22 @@ class ZooKeeperNode:
 
     def serves(self) -> bool:
         """Whether it answers clients; in an ensemble, whether it belongs to a quorum."""
-        with suppress(OSError), socket.create_connection((HOST, self.port), _ASK_SECONDS) as connection:
+        with suppress(OSError), self._connected() as connection:
             connection.sendall(b"srvr")
             answer = b""
             while part := connection.recv(4096):
                 answer += part
             return b"Mode: " in answer
         return False
+
+    @contextmanager
+    def _connected(self) -> Iterator[socket.socket]:
+        with socket.create_connection((HOST, self.port), _ASK_SECONDS) as plain:
+            if self._certificates is None:
+                yield plain
+                return
+            with self._certificates.client_context().wrap_socket(plain, server_hostname=HOST) as secured:
+                yield secured
 
     @property
     def _data(self) -> Path:
@@ -91,8 +133,7 @@ class ZooKeeperNode:
         lines = [
             f"tickTime={self._tick_ms}",
             f"dataDir={self._data}",
-            f"clientPort={self.port}",
-            f"clientPortAddress={HOST}",
+            *self._port_settings(),
             f"minSessionTimeout={2 * self._tick_ms}",
             f"maxSessionTimeout={_LONGEST_SESSION_MS}",
             "maxClientCnxns=0",
@@ -105,9 +146,33 @@ class ZooKeeperNode:
             lines += [f"server.{each.number}={HOST}:{each.peer_port}:{each.election_port}" for each in self._ensemble]
         return "\n".join(lines) + "\n"
 
+    def _port_settings(self) -> list[str]:
+        if self._certificates is None:
+            return [f"clientPort={self.port}", f"clientPortAddress={HOST}"]
+        # There is no other port: whoever has no certificate of this CA is not even answered.
+        return [
+            f"secureClientPort={self.port}",
+            f"secureClientPortAddress={HOST}",
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.clientAuth=need",
+            "client.certReload=true",
+            "sslQuorum=true",
+            "sslQuorumReloadCertFiles=true",
+            *(line for prefix in ("ssl", "ssl.quorum") for line in self._certificates.settings(prefix)),
+        ]
 
-def zookeeper_nodes(folder: Path, count: int, clock: Clock, *, session_timeout_seconds: float) -> list[ZooKeeperNode]:
+
+def zookeeper_nodes(
+    folder: Path,
+    count: int,
+    clock: Clock,
+    *,
+    session_timeout_seconds: float,
+    certificates: ZooKeeperCertificates | None = None,
+) -> list[ZooKeeperNode]:
     """A single ZooKeeper, or the members of an ensemble, not started yet. Each has its own folder below `folder`.
+
+    With certificates they speak TLS alone, to each other as well.
 
     Raises `ToolMissing` if there is no Java or no PySpark.
     """
@@ -116,7 +181,10 @@ def zookeeper_nodes(folder: Path, count: int, clock: Clock, *, session_timeout_s
     ports = _distinct_ports(3 * count, clock)
     ensemble = tuple(_Member(index + 1, *ports[3 * index : 3 * index + 3]) for index in range(count))
     return [
-        ZooKeeperNode(folder / f"zookeeper-{member.number}", member, ensemble, tick_ms=tick_ms) for member in ensemble
+        ZooKeeperNode(
+            folder / f"zookeeper-{member.number}", member, ensemble, tick_ms=tick_ms, certificates=certificates
+        )
+        for member in ensemble
     ]
 
 

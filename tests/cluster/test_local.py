@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -42,6 +44,47 @@ def test_it_starts_works_and_ends(arguments: list[str], tmp_path: Path) -> None:
         assert gone(cluster) and cluster.stderr == ""
         stored = list((tmp_path / "store").rglob("*.parquet"))
         assert bool(stored) is (cluster.facts["s3"] is None)
+
+
+def test_a_secure_one_lets_nobody_in_without_a_token(tmp_path: Path) -> None:
+    environment = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    with LocalClusterProcess(tmp_path / "data", "--brokers", "2", "--secure", env=environment) as cluster:
+        files = cluster.facts["secure"]
+        trust = ssl.create_default_context(cafile=files["ca"])
+        urls, token = cluster.urls, Path(files["token_file"]).read_text().strip()
+        assert all(url.startswith("https://127.0.0.1:") for url in urls)
+        with httpx.Client(verify=trust) as http:
+            assert [http.get(f"{url}/v1/topics").status_code for url in urls] == [401, 401]
+            assert [http.get(f"{url}/readyz").status_code for url in urls] == [200, 200]
+            for url in urls:
+                own = {"Authorization": f"Bearer {token}"}
+                assert len(http.get(f"{url}/v1/cluster", headers=own).raise_for_status().json()["brokers"]) == 2
+        # A ZooKeeper that asks for a certificate, and is told a password.
+        host, port = cluster.facts["zookeepers"][0]["address"].split(":")
+        with socket.create_connection((host, int(port))) as plain:
+            plain.settimeout(20)
+            plain.sendall(b"srvr")
+            assert b"Mode" not in plain.recv(100)
+        command = [sys.executable, "-m", "mq.cli.main"]
+        run = partial(subprocess.check_output, env=broker_environment(environment), text=True)
+        # Through one broker to the segments of the other: with keys of brokers, over TLS.
+        assert run([*command, "topic", "create", "t", "--segments", "4"]) == "topic t: 4 open segments\n"
+        assert run([*command, "publish", "t", *"abcdefgh"]).startswith("published 8 messages")
+        assert sorted(run([*command, "subscribe", "t", "--from", "earliest", "--until-end"]).split()) == list(
+            "abcdefgh"
+        )
+        header = ["-H", f"@{files['header_file']}"]
+        curl = ["curl", "-s", "--cacert", files["ca"], *header, f"{urls[0]}/v1/topics/t"]
+        assert '"topic":"t"' in subprocess.check_output(curl, text=True)
+        lines = "\n".join(processes_below(tmp_path))
+        secret = Path(files["signing_keys"]).with_name("zookeeper-auth").read_text().strip()
+        assert str(files["ca"]) in lines and token not in lines and secret.partition(":")[2] not in lines
+        assert cluster.stop() == 0 and gone(cluster)
+        assert cluster.stderr == ""
+        logs = "".join(log.read_text(errors="replace") for log in (tmp_path / "data").rglob("*.log"))
+        assert token not in logs and secret.partition(":")[2] not in logs
+    open_to_others = [each for each in (tmp_path / "data").rglob("*") if each.stat().st_mode & 0o077]
+    assert open_to_others == []
 
 
 def test_killed_it_takes_its_processes_along(tmp_path: Path) -> None:

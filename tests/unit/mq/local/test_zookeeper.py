@@ -8,7 +8,7 @@ import pytest
 from filer.clock import ManualClock
 from mq.local import zookeeper
 from mq.local.child import ToolMissing
-from mq.local.zookeeper import ZooKeeperNode, zookeeper_nodes
+from mq.local.zookeeper import ZooKeeperCertificates, ZooKeeperNode, zookeeper_nodes
 
 
 @pytest.fixture
@@ -46,6 +46,20 @@ def test_the_members_of_an_ensemble_know_each_other_and_share_nothing(tmp_path: 
     assert len({*ports, *(each["clientPort"] for each in told)}) == 9
     assert len({each["dataDir"] for each in told}) == 3
     assert nodes[0].process.command[-2] == "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+@pytest.mark.usefixtures("installed")
+def test_with_certificates_there_is_no_port_without_tls(tmp_path: Path) -> None:
+    files = ZooKeeperCertificates(tmp_path / "zookeeper.pem", tmp_path / "ca.pem")
+    nodes = zookeeper_nodes(tmp_path, 3, ManualClock(), session_timeout_seconds=2, certificates=files)
+    for node in nodes:
+        told = settings(node)
+        assert "clientPort" not in told and node.address == f"127.0.0.1:{told['secureClientPort']}"
+        assert told["secureClientPortAddress"] == "127.0.0.1"
+        assert (told["ssl.clientAuth"], told["sslQuorum"]) == ("need", "true")
+        for prefix in ("ssl", "ssl.quorum"):
+            assert told[f"{prefix}.keyStore.location"] == str(files.identity)
+            assert told[f"{prefix}.trustStore.location"] == str(files.ca)
 
 
 def test_without_java_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,36 @@
+"""Whether a file with a secret may be read by others than its owner: as ssh decides about keys."""
+
+import os
+import stat
+from pathlib import Path
+
+from filer.errors import InvalidInput
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def is_open_to_others(mode: int, owner: int, user: int) -> bool:
+    """Whether the group or others may do anything with a file of that mode, which is the user's own.
+
+    What belongs to another user, as a mounted secret of Kubernetes belongs to root, is that one's to look after.
+    """
+    return owner == user and bool(mode & _OTHERS)
+
+
+def how_open(path: Path) -> str | None:
+    """What is wrong with a file of secrets, and what would be right; None if nothing is, or if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if not is_open_to_others(found.st_mode, found.st_uid, os.geteuid()):
+        return None
+    mode = stat.S_IMODE(found.st_mode)
+    return f"others may read {str(path)!r}, whose mode is {mode:04o}: chmod 600 keeps it to its owner"
+
+
+def refuse_if_open(path: Path) -> None:
+    """Raises `InvalidInput` for a file of secrets that is open to others: whoever asks is there to mend it."""
+    wrong = how_open(path)
+    if wrong is not None:
+        raise InvalidInput(wrong)
