@@ -104,6 +104,7 @@ def test_what_is_written_is_read_again() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "no pem", BROKER.certificate_pem(), BROKER.pem()[:200], BROKER.pem().partition("-----END")[0]],
+    ids=["empty", "no-pem", "no-key", "half-a-key", "no-end"],
 )
 def test_what_is_no_key_with_its_certificate_is_told(text: str) -> None:
     with pytest.raises(InvalidInput, match="no key and certificate"):
