@@ -61,6 +61,7 @@ from mq.peer_keys.incoming import Incoming
 from mq.peer_keys.kept_keys import KeptKeys
 from mq.peer_keys.outgoing import Outgoing
 from mq.peers.broker_sights import BrokerSights
+from mq.peers.call_addresses import CallAddresses
 from mq.peers.http_peers import POLLS_PER_BROKER, HttpPeers
 from mq.peers.introduction import introduce
 from mq.peers.last_heard import LastHeard
@@ -111,8 +112,9 @@ class Broker:
     `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
     calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
     `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
-    new one, and leaves no trace of its end. `peer_tls` is for calls to
-    other brokers; without it, the system's CAs count. By `peer_keys` brokers prove to each other who they are.
+    new one, and leaves no trace of its end. `peer_tls` is for calls to other brokers, `peer_listener_tls` for those to
+    their listeners for brokers; without it, the system's CAs count. By `peer_keys` brokers prove to each other who they
+    are.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Broker:
         tracer: Tracer = NO_TRACER,
         incarnation: Incarnation | None = None,
         peer_tls: ssl.SSLContext | None = None,
+        peer_listener_tls: ssl.SSLContext | None = None,
         peer_keys: KeptKeys | None = None,
     ) -> None:
         self.settings, self.store, self.clock, self.coordinator = settings, store, clock, coordinator
@@ -142,7 +145,11 @@ class Broker:
             if peer_keys is None
             else ProvenSender(Outgoing(peer_keys, clock, self.id), is_optional=settings.peer_keys_optional)
         )
-        self.peers = Peers(peers or HttpPeers(tls=peer_tls), peers or HttpPeers(POLLS_PER_BROKER, tls=peer_tls), proven)
+        addresses = CallAddresses(has_listener=settings.has_peer_listener, is_optional=settings.peer_port_optional)
+        tls_of = partial(_tls_of, addresses, peer_tls, peer_listener_tls)
+        self.peers = Peers(
+            peers or HttpPeers(tls_of=tls_of), peers or HttpPeers(POLLS_PER_BROKER, tls_of=tls_of), proven, addresses
+        )
         self.new_request_id = request_ids.maker(clock)
         self.last_heard = LastHeard(clock)
         self.sights = BrokerSights(self.peers, self.last_heard)
@@ -169,7 +176,7 @@ class Broker:
         self.observers: dict[str, SegmentObserver] = {}
         self.floors: dict[str, Callable[[], Mapping[int, int]]] = {}
         self.segment_reader = SegmentReader(store, self._read_pool, cache_bytes=settings.file_cache_bytes)
-        self.addresses = BrokerAddresses(coordinator)
+        self.addresses = BrokerAddresses(coordinator, self.peers.url_of)
         self.replica_buffers = ReplicaBuffers(self.front_store)
         self._clustered = coordinator.session_timeout_seconds > 0
         self.deadlines, self.forwarded_deadlines = (
@@ -442,8 +449,8 @@ class Broker:
             timeout_seconds=self.settings.drain_timeout,
         )
 
-    async def start(self, url: str) -> None:
-        """Check the store and join the cluster.
+    async def start(self, url: str, peer_url: str = "") -> None:
+        """Check the store and join the cluster, as a broker that listens at `url`, and for brokers at `peer_url`.
 
         It takes as long with any number of topics. Without a cluster they are read in the background, and what an
         earlier life left open waits until it is used. No topic, whatever its state, keeps this from succeeding.
@@ -470,11 +477,11 @@ class Broker:
         self.uploads = Uploads(self.store, self.clock, self.cluster.secret)
         self.peers.open(self.cluster.secret, self.id)
         if self.incoming is not None:
-            self.incoming.announced_at(url)
+            self.incoming.announced_at(*self._called_at(url, peer_url))
         if self._clustered:
             others = [each for each in await self.coordinator.look() if each.store in ("", self.cluster.id)]
             await introduce(self.peers, others)
-        info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id)
+        info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id, peer_url=peer_url)
         await self.drainer.join(info)
         self._check_store(self.cluster.id)
         if self._clustered:
@@ -499,7 +506,18 @@ class Broker:
         self._loops.append(asyncio.create_task(self.faults.recheck(self.topics.refresh), name="recheck records"))
         self._started = True
         duration_seconds = round(self.clock.monotonic_seconds() - began_seconds, 3)
-        _log.info("broker_started", broker=self.id, url=url, version=VERSION, duration_seconds=duration_seconds)
+        _log.info(
+            "broker_started",
+            broker=self.id,
+            url=url,
+            peer_url=peer_url or None,
+            version=VERSION,
+            duration_seconds=duration_seconds,
+        )
+
+    def _called_at(self, url: str, peer_url: str) -> list[str]:
+        """Where other brokers may call this one: no answer counts as its own at any other address."""
+        return ([url] if self.settings.serves_brokers_in_public else []) + ([peer_url] if peer_url else [])
 
     def _check_store(self, store: str) -> None:
         """Raise `InvalidConfig` if the cluster uses another store: others could not find segments given to us.
@@ -634,3 +652,10 @@ def _writer_settings(settings: BrokerSettings, traits: StoreTraits) -> WriterSet
     return WriterSettings(
         flush_bytes=settings.flush_bytes, flush_interval_seconds=interval, grace_seconds=settings.grace
     )
+
+
+def _tls_of(
+    addresses: CallAddresses, of_clients: ssl.SSLContext | None, of_brokers: ssl.SSLContext | None, url: str
+) -> ssl.SSLContext | None:
+    """What a call to that URL shows and trusts."""
+    return of_brokers if addresses.are_peer_only(url) else of_clients

@@ -24,7 +24,8 @@ class NotAuthorized(CoordinationFailed):
 class BrokerInfo:
     """A live broker. `id` carries an incarnation: a restarted process is another broker.
 
-    `store` is the id in the cluster record of its store; empty if the broker is of an older version.
+    `store` is the id in the cluster record of its store; empty if the broker is of an older version. `peer_url` is
+    where it listens for brokers alone; empty if it has no such listener. Older versions do not know it, and call `url`.
     """
 
     id: str
@@ -33,6 +34,7 @@ class BrokerInfo:
     version: str
     draining: bool = False
     store: str = ""
+    peer_url: str = ""
 
 
 class Coordinator(Protocol):

@@ -1,6 +1,8 @@
 """The addresses of the cluster's brokers."""
 
-from leader.membership.coordinator import Coordinator
+from collections.abc import Callable
+
+from leader.membership.coordinator import BrokerInfo, Coordinator
 
 MOST_LAST_URLS = 1000
 """How many addresses of gone brokers are remembered.
@@ -10,10 +12,15 @@ A restarted broker has a new id, so the longest gone are forgotten.
 
 
 class BrokerAddresses:
-    """The addresses of live brokers, and the last known ones of brokers that are gone."""
+    """The addresses of live brokers, and the last known ones of brokers that are gone.
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    `address_of` tells where this broker calls another one; None where it cannot.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, address_of: Callable[[BrokerInfo], str | None] = lambda info: info.url
+    ) -> None:
+        self._coordinator, self._address_of = coordinator, address_of
         self._last_urls: dict[str, str] = {}
 
     def record(self) -> None:
@@ -21,7 +28,8 @@ class BrokerAddresses:
 
         A broker that counts as gone may still answer, and may hold messages that the store lacks.
         """
-        live = {info.id: info.url for info in self._coordinator.brokers()}
+        found = {info.id: self._address_of(info) for info in self._coordinator.brokers()}
+        live = {broker: url for broker, url in found.items() if url is not None}
         for broker, url in live.items():
             self._last_urls.pop(broker, None)
             self._last_urls[broker] = url
@@ -30,7 +38,7 @@ class BrokerAddresses:
 
     def url_of(self, broker: str) -> str | None:
         """The address of a live broker; None if the broker is not known to be alive."""
-        return next((info.url for info in self._coordinator.brokers() if info.id == broker), None)
+        return next((self._address_of(info) for info in self._coordinator.brokers() if info.id == broker), None)
 
     def last_url_of(self, broker: str) -> str | None:
         """The current or last known address of a broker; None if none was ever known here."""

@@ -220,6 +220,10 @@ class PeerRefused(PeerUnreachable):
     """The address of another broker refuses connections: as seen from here, nobody listens there."""
 
 
+class PeerNotTrusted(PeerUnreachable):
+    """Another broker's certificate is not trusted here, or this one's is not trusted there: nothing was served."""
+
+
 class PeerFailed(BraidError):
     """Another broker refused the request."""
 

@@ -2,6 +2,8 @@
 
 import ipaddress
 
+EVERYWHERE = ("0.0.0.0", "::")
+
 
 def is_this_machine(host: str) -> bool:
     """Whether only this machine reaches a listener at that address. What a name leads to is not asked."""

@@ -10,6 +10,7 @@ from filer.errors import InvalidConfig
 from filer.nearest import unknown_name
 from filer.plain_messages import plain_message
 from mq.base.exposure import why_exposed
+from mq.base.peer_listener_settings import refuse_half_peer_listener
 from mq.base.settings import TOKEN_SOURCES, BrokerSettings
 from mq.base.trace_environment import check_trace_environment
 
@@ -84,6 +85,7 @@ def resolve_settings(
         raise InvalidConfig(_explain(error, layers.origins)) from error
     _refuse_nonsense(loaded, layers.origins)
     _refuse_half_tls(loaded, layers.origins)
+    refuse_half_peer_listener(loaded, {field: origin.name for field, origin in layers.origins.items()})
     _refuse_half_keys(loaded, layers.origins, environment)
     _refuse_half_zookeeper(loaded, layers.origins, environment)
     _refuse_exposure(loaded, layers.origins)

@@ -132,6 +132,16 @@ class BrokerSettings(BaseModel):
     advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="URL at which clients and the other brokers reach this one."
     )
+    peer_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        None, description="Port to listen on for other brokers, which then call no other one; 0 takes a free one."
+    )
+    peer_host: str | None = Field(None, description="Address to listen on for other brokers; else that of --host.")
+    peer_advertise: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        None, description="URL at which the other brokers reach --peer-port."
+    )
+    peer_port_optional: bool = Field(
+        False, description="Go on with brokers that have no --peer-port yet: they call the port for clients."
+    )
     tls_cert: Path | None = Field(
         None,
         description="Speak TLS only, with the certificate in this file (PEM, with its chain); read when it changes.",
@@ -142,6 +152,13 @@ class BrokerSettings(BaseModel):
     )
     tls_ca: Path | None = Field(
         None, description="File of the CAs by which other brokers' certificates are checked; else the system's."
+    )
+    peer_tls_cert: Path | None = Field(
+        None, description="Certificate that brokers show each other at --peer-port, in PEM; else that of --tls-cert."
+    )
+    peer_tls_key: Path | None = Field(None, description="File of its key, in PEM, without a passphrase.")
+    peer_tls_ca: Path | None = Field(
+        None, description="File of the CAs that sign brokers' certificates: who calls --peer-port has to show one."
     )
     peer_keys: Path | None = Field(
         None,
@@ -301,6 +318,21 @@ class BrokerSettings(BaseModel):
     def trusts_this_machine(self) -> bool:
         """Whether who needs no token is told by where a request comes from."""
         return self.authorizer in ("user", "loopback")
+
+    @property
+    def has_peer_listener(self) -> bool:
+        """Whether brokers have a port of their own here."""
+        return self.peer_port is not None
+
+    @property
+    def serves_brokers_in_public(self) -> bool:
+        """Whether brokers may call the port for clients."""
+        return not self.has_peer_listener or self.peer_port_optional
+
+    @property
+    def peer_address(self) -> str:
+        """The address to listen on for other brokers."""
+        return self.host if self.peer_host is None else self.peer_host
 
     @property
     def takes_tokens(self) -> bool:

@@ -1,5 +1,6 @@
 """The FastAPI app, which serves everything but the hot paths, and the whole ASGI app of a broker."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -46,6 +47,7 @@ from mq.http.middleware.failures import Failures
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
+from mq.http.peer_dispatcher import PeerDispatcher
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
@@ -84,6 +86,11 @@ def create_served(broker: Broker) -> tuple[ASGIApp, FastPublisher | None]:
     return _asgi(broker, guard, publisher), fast
 
 
+def create_peer_asgi(broker: Broker) -> ASGIApp:
+    """The ASGI app of a broker's listener for other brokers."""
+    return _around(PeerDispatcher(broker), broker, _guard(broker), ())
+
+
 def _guard(broker: Broker) -> Guard:
     return Guard(broker.settings, broker.access.credentials)
 
@@ -92,15 +99,24 @@ def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
     settings = broker.settings
     fast_api = create_app(broker)
     add_routes(fast_api, [socket_router(broker, guard, publisher)])
-    app: ASGIApp = Dispatcher(broker, guard, publisher, fast_api)
+    paths = [*fast_api.openapi()["paths"], *_UNDESCRIBED] if settings.access_log == "on" else []
+    return _around(Dispatcher(broker, guard, publisher, fast_api), broker, guard, paths, has_pages=True)
+
+
+def _around(app: ASGIApp, broker: Broker, guard: Guard, paths: Iterable[str], *, has_pages: bool = False) -> ASGIApp:
+    """The app within what records, traces and logs requests. `paths` are those that the log may name, besides brokers'.
+
+    With `has_pages`, web pages may be its clients.
+    """
+    settings = broker.settings
     if broker.audit is not None:
         app = Audited(app, broker.audit, guard)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)
-    if settings.cors_origins:
+    if has_pages and settings.cors_origins:
         app = _with_cors(app, settings)
     if settings.access_log == "on":
-        words = words_of([*fast_api.openapi()["paths"], *_UNDESCRIBED, PREFIX, *(call.name for call in CALLS)])
+        words = words_of([*paths, PREFIX, *(call.name for call in CALLS)])
         app = AccessLog(app, words, broker.clock.monotonic_seconds)
     return RequestIds(app, broker.new_request_id)
 

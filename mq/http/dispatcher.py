@@ -60,6 +60,7 @@ class Dispatcher:
     def __init__(self, broker: Broker, guard: Guard, publisher: Publisher, app: ASGIApp) -> None:
         self._broker, self._guard, self._publish, self._app = broker, guard, publisher, app
         self._shows_metrics = broker.settings.metrics == "any"
+        self._serves_brokers = broker.settings.serves_brokers_in_public
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
         self._put_topic = PutTopic(broker)
@@ -76,7 +77,7 @@ class Dispatcher:
             return
         method, path = scope["method"], scope["path"]
         is_internal = path.startswith(PREFIX)
-        refusal = refusal_of_broker(scope["headers"]) if is_internal else self._admit(scope, method, path)
+        refusal = self._refusal_of_broker(scope) if is_internal else self._admit(scope, method, path)
         if self._guard.asks_for_credentials and not is_internal and refusal is None:
             now_seconds = self._broker.clock.monotonic_seconds
             need = need_of(method, path)
@@ -157,6 +158,12 @@ class Dispatcher:
         except BraidError as refusal:
             return refusal
         return None
+
+    def _refusal_of_broker(self, scope: Scope) -> BraidError | None:
+        """Why this can be no broker that is served here. What proves it is not even looked at where none is served."""
+        if not self._serves_brokers:
+            return Forbidden("brokers have a port of their own here, and are not served at that for clients")
+        return refusal_of_broker(scope["headers"])
 
     def _admit(self, scope: Scope, method: str, path: str) -> BraidError | None:
         """Why the request is not allowed. If it is, the scope tells from now on whose it is."""

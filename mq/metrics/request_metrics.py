@@ -1,5 +1,7 @@
 """Metrics of connections and requests, and of the memory that they take."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from filer.durations import Durations
@@ -34,7 +36,9 @@ class RequestMetrics:
             ),
         ):
             registry.register(histogram)
-        self.connections = Gauge("braidmq_connections", "Open connections of clients and brokers.", registry=registry)
+        self._connections: list[Callable[[], int]] = []
+        connections = Gauge("braidmq_connections", "Open connections of clients and brokers.", registry=registry)
+        connections.set_function(lambda: sum(count() for count in self._connections))
         self.connections_refused = Counter(
             "braidmq_connections_refused",
             "Connections refused or ended before their time, by the reason.",
@@ -51,3 +55,7 @@ class RequestMetrics:
             "braidmq_read_bytes", "Bytes of answers with messages that are put together or sent.", registry=registry
         )
         self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)
+
+    def count_connections(self, count: Callable[[], int]) -> None:
+        """Have the connections of one more listener be counted."""
+        self._connections.append(count)

@@ -22,7 +22,7 @@ class BrokerSights:
         if self._heard.within(broker.id, heard_within_seconds):
             return "answered"
         try:
-            return "answered" if await self._peers.presence(broker.url) == broker.id else "refused"
+            return "answered" if await self._peers.presence(self._peers.url_of(broker)) == broker.id else "refused"
         except PeerRefused:
             return "refused"
         except (PeerUnreachable, OutcomeUnknown):
@@ -34,6 +34,7 @@ class BrokerSights:
     async def ask(self, witness: BrokerInfo, broker: BrokerInfo, *, heard_within_seconds: float) -> Sight:
         """As `Eyes.ask`. Older brokers do not tell."""
         try:
-            return await self._peers.sight(witness.url, broker.id, heard_within_seconds=heard_within_seconds)
+            url = self._peers.url_of(witness)
+            return await self._peers.sight(url, broker.id, heard_within_seconds=heard_within_seconds)
         except BraidError:
             return "unclear"

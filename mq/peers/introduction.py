@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from filer.errors import BraidError, InvalidConfig
 from leader.membership.coordinator import BrokerInfo
-from mq.base.errors import PeerDenied, PeerFailed, PeerUnproven
+from mq.base.errors import PeerDenied, PeerFailed, PeerNotTrusted, PeerUnproven
 from mq.peers.peers import Peers
 
 MOST_ASKED = 16
@@ -18,18 +18,38 @@ async def introduce(peers: Peers, others: Sequence[BrokerInfo]) -> None:
     One that joined all the same would be given segments that nobody can reach. A broker that does not answer says
     nothing: it may be dead, with a session that has not ended yet. If one answers as it should, this broker is one of
     the cluster. Others that refuse it then get their keys late, or are impostors at the addresses of dead brokers.
+
+    Where this broker may call others at their listeners for brokers alone, all have to have one: one without would be
+    given segments that this one cannot reach.
     """
-    answers = await asyncio.gather(*(peers.presence(each.url) for each in others[:MOST_ASKED]), return_exceptions=True)
+    for each in others:
+        if peers.url_of(each) is None:
+            raise InvalidConfig(
+                f"{each.id} at {each.url} has no listener for brokers, which this one demands of all: give this one "
+                "--peer-port-optional until all brokers have --peer-port. If that one has ended, its session ends soon"
+            )
+    asked = others[:MOST_ASKED]
+    answers = await asyncio.gather(*(peers.presence(peers.url_of(each)) for each in asked), return_exceptions=True)
     refusals = []
-    for other, answer in zip(others, answers, strict=False):
-        if isinstance(answer, PeerDenied | PeerUnproven):
-            refusals.append(f"{other.id} at {other.url}: {answer}")
+    for other, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, PeerDenied | PeerUnproven | PeerNotTrusted):
+            refusals.append(_refusal(other, peers.url_of(other), answer))
         elif isinstance(answer, str | PeerFailed):
             return  # older brokers do not know the path, and say so to brokers only
         elif not isinstance(answer, BraidError):
             raise answer
     if refusals:
         raise InvalidConfig(
-            "the brokers of the cluster do not take this one for one of them, and it does not join: give it the peer "
-            f"keys that they have (--peer-keys). {refusals[0]}"
+            f"the brokers of the cluster do not take this one for one of them, and it does not join: {refusals[0]}"
         )
+
+
+def _refusal(other: BrokerInfo, url: str | None, answer: BraidError) -> str:
+    """What another broker has against this one, and what to do about it."""
+    if isinstance(answer, PeerNotTrusted):
+        what = "give it a certificate of the CA that they trust, and the CA of theirs (--peer-tls-…, --tls-…)"
+    elif other.peer_url and url == other.url:
+        what = "give it a listener for brokers, as they have (--peer-port)"
+    else:
+        what = "give it the peer keys that they have (--peer-keys)"
+    return f"{what}. {other.id} at {url}: {answer}"

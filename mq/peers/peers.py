@@ -21,6 +21,7 @@ from leader.traffic.traffic_averages import KnownAverages
 from leader.transitions import SealedEnd
 from mq.base.errors import PeerRefused, PeerSilent, PeerUnreachable
 from mq.peers.answer_forms import ARROW, Refusal, TailPage
+from mq.peers.call_addresses import CallAddresses
 from mq.peers.calls import (
     APPEND,
     ASK_GROUP,
@@ -87,12 +88,18 @@ class Peers:
     effect, and `PeerFailed` if the broker refused it for a reason that has no error of its own here.
 
     `when_refused` names who is told of the URL wherever nobody listens. `proven` signs requests and checks answers.
+    `addresses` tell the URL of each broker.
     """
 
     def __init__(
-        self, transport: PeerTransport, polls: PeerTransport | None = None, proven: ProvenSender | None = None
+        self,
+        transport: PeerTransport,
+        polls: PeerTransport | None = None,
+        proven: ProvenSender | None = None,
+        addresses: CallAddresses | None = None,
     ) -> None:
         self._transport, self._polls, self._proven = transport, polls or transport, proven
+        self.url_of = (addresses or CallAddresses()).of
         self._older = OlderBrokers()
         self._secret = self._broker = ""
         self._on_refused: Callable[[str], None] = lambda url: None
@@ -117,7 +124,7 @@ class Peers:
             await self._polls.close()
 
     async def append(
-        self, url: str, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
+        self, url: str | None, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
     ) -> list[list[Position] | BraidError]:
         """Have the segment's owner store parts of requests: for each its positions, or why it is not stored.
 
@@ -199,7 +206,7 @@ class Peers:
         timeout_seconds = wait_seconds + GROUP_SECONDS
         return await self._call(ASK_GROUP, url, asked, body, timeout_seconds=timeout_seconds, transport=transport)
 
-    async def refresh(self, url: str, topic: str, version: int, record: bytes = b"") -> None:
+    async def refresh(self, url: str | None, topic: str, version: int, record: bytes = b"") -> None:
         """Tell a broker that the topic's record has changed. If the `record` comes along it need not read it.
 
         Send only a record that is on the store, or was.
@@ -229,19 +236,19 @@ class Peers:
         """What the leader knows of the traffic of a topic's open segments, by segment."""
         return await self._call(VIEW_TRAFFIC, url, ToTopic(topic), timeout_seconds=timeout_seconds)
 
-    async def drain(self, url: str) -> int:
+    async def drain(self, url: str | None) -> int:
         """Ask a broker to hand over its segments; how many it still has. Raises `NoOtherBroker`."""
         return await self._call(DRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
 
-    async def undrain(self, url: str) -> int:
+    async def undrain(self, url: str | None) -> int:
         """Let a broker own segments again; how many it owns. Raises `Draining` while its process ends."""
         return await self._call(UNDRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
 
-    async def presence(self, url: str) -> str:
+    async def presence(self, url: str | None) -> str:
         """The id of the broker at that address. Raises `PeerRefused` if nobody listens there."""
         return await self._call(PRESENCE, url, ToBroker(), timeout_seconds=LOOK_SECONDS, is_look=True)
 
-    async def sight(self, url: str, broker: str, *, heard_within_seconds: float) -> Sight:
+    async def sight(self, url: str | None, broker: str, *, heard_within_seconds: float) -> Sight:
         """What the broker at `url` sees of the one with that id."""
         asked, body = ToWitness(heard_within_seconds), broker.encode()
         # The witness takes a look of its own.

@@ -40,7 +40,7 @@ class RefusalTeller:
         self._next_seconds = {broker: due for broker, due in self._next_seconds.items() if due > now_seconds}
         leader = self._coordinator.leader()
         for info in self._coordinator.brokers():
-            if info.url.rstrip("/") != url.rstrip("/") or info.id in self._next_seconds:
+            if (self._peers.url_of(info) or "").rstrip("/") != url.rstrip("/") or info.id in self._next_seconds:
                 continue
             if leader == self._broker:
                 self._told(info.id)
@@ -49,7 +49,7 @@ class RefusalTeller:
             self._next_seconds[info.id] = now_seconds + PAUSE_SECONDS
 
     def _start(self, leader: str | None, broker: str) -> None:
-        url = next((info.url for info in self._coordinator.brokers() if info.id == leader), None)
+        url = next((self._peers.url_of(info) for info in self._coordinator.brokers() if info.id == leader), None)
         task = asyncio.create_task(self._tell(url, broker), name=f"tell that {broker} refuses")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

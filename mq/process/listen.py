@@ -2,10 +2,12 @@
 
 import os
 import socket
+import ssl
+from dataclasses import dataclass
 
 from filer.errors import BraidError
+from mq.base.exposure import EVERYWHERE
 
-_ANY_ADDRESS = ("0.0.0.0", "::")
 UNSENT_BYTES = 128 * 1024
 """What the system takes of an answer before the client has taken what was sent: else it takes mebibytes, which nobody
 counts, for each client that does not read. It does not bound what is on its way to a client that does."""
@@ -15,10 +17,32 @@ class CannotListen(BraidError):
     """The broker cannot listen on the address."""
 
 
-def bind(host: str, port: int) -> socket.socket:
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A bound socket, and the TLS that it speaks, if it speaks any."""
+
+    sock: socket.socket
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def local_url(self) -> str:
+        """A URL at which this machine reaches it."""
+        return local_url(self.sock, self._scheme)
+
+    @property
+    def advertised_url(self) -> str:
+        """A URL at which other machines reach it, as far as this machine knows."""
+        return advertised_url(self.sock, self._scheme)
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self.tls is None else "https"
+
+
+def bind(host: str, port: int, flags: str = "--host and --port") -> socket.socket:
     """A TCP socket bound to the address. It does not listen yet: connections are refused until the broker is ready.
 
-    Port 0 takes a free port. Raises `CannotListen`.
+    Port 0 takes a free port. Raises `CannotListen`, which names the flags that say so.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -36,8 +60,7 @@ def bind(host: str, port: int) -> socket.socket:
         sock.close()
         cause = os.strerror(error.errno) if error.errno else str(error)
         raise CannotListen(
-            f"cannot listen on {host}:{port}: {cause.lower()}; "
-            "choose another with --host and --port (port 0 takes a free one)"
+            f"cannot listen on {host}:{port}: {cause.lower()}; choose another with {flags} (port 0 takes a free one)"
         ) from error
     sock.setblocking(False)
     return sock
@@ -46,7 +69,7 @@ def bind(host: str, port: int) -> socket.socket:
 def local_url(sock: socket.socket, scheme: str = "http") -> str:
     """A URL at which this machine reaches the socket."""
     host, port = sock.getsockname()[:2]
-    if host in _ANY_ADDRESS:
+    if host in EVERYWHERE:
         host = "127.0.0.1" if sock.family == socket.AF_INET else "::1"
     return _url(scheme, host, port)
 
@@ -54,7 +77,7 @@ def local_url(sock: socket.socket, scheme: str = "http") -> str:
 def advertised_url(sock: socket.socket, scheme: str = "http") -> str:
     """A URL at which other machines reach the socket, as far as this machine knows."""
     host, port = sock.getsockname()[:2]
-    return _url(scheme, socket.gethostname() if host in _ANY_ADDRESS else host, port)
+    return _url(scheme, socket.gethostname() if host in EVERYWHERE else host, port)
 
 
 def _url(scheme: str, host: str, port: int) -> str:

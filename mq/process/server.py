@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import math
 import os
-import socket
-import ssl
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
-import uvicorn
 import uvloop
 from prometheus_client import ProcessCollector
 
@@ -31,26 +29,21 @@ from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.http.app import create_served
 from mq.machine_users.kernel_users import kernel_users_of
 from mq.peer_keys.kept_keys import VARIABLE, KeptKeys, kept_keys
-from mq.process.connections.fast_protocol import served_protocol
-from mq.process.connections.limits import connection_limits, open_files, raise_open_files
-from mq.process.connections.tls_handshake import TlsDoor
-from mq.process.connections.watch import ConnectionWatch
 from mq.process.drain_watch import log_what_is_left, what_is_left
 from mq.process.freed_memory import Heap, give_back, glibc_heap
 from mq.process.garbage import collect_all_seldom, collect_less_often, spare_what_is_loaded
-from mq.process.listen import CannotListen, advertised_url, bind, local_url
+from mq.process.http_server import HttpServers
+from mq.process.listen import Listening, advertised_url, bind
 from mq.process.log_output import LimitedHandler
 from mq.process.memory_pool import choose_memory_pool
 from mq.process.stop_signals import StopSignals
 from mq.process.store_collector import StoreCollector
-from mq.tls.reload import Certificates
+from mq.tls.broker_certificates import BrokerCertificates
 from mq.tracing.open_tracer import open_tracer
 from mq.tracing.tracer import Tracer
 
-LISTEN_BACKLOG = 2048
 # How long an encoder thread that returns from C++ may wait for the interpreter while the event loop runs (the default
 # is 5 ms). Encoding a file has several such waits, and all publishers of the file wait with it.
 SWITCH_INTERVAL_SECONDS = 0.0001
@@ -64,11 +57,15 @@ class DrainTimeout(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A broker that takes requests: its URL on this machine, and the URI of its store."""
+    """A broker that takes requests: its URL on this machine, the URI of its store, and where brokers call it.
+
+    `peer_url` is None where they have no port of their own.
+    """
 
     url: str
     store: str
     settings: BrokerSettings
+    peer_url: str | None = None
 
 
 def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: LimitedHandler) -> None:
@@ -81,20 +78,27 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: Li
     choose_memory_pool()
     heap = glibc_heap()
     keep_pandas_out()
-    # Read before anything else begins: without a certificate that holds there is nothing to listen for.
-    certificates = Certificates(settings, SystemClock())
     if (users := kernel_users_of(settings)) is not None:
         # Whether the system tells is known before the broker is there for others.
         users.close()
-    sock = bind(settings.host, settings.port)
-    with contextlib.closing(sock), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, certificates, sock, on_ready, log, heap))
+    with contextlib.ExitStack() as sockets:
+        bound = [sockets.enter_context(contextlib.closing(bind(settings.host, settings.port)))]
+        if settings.peer_port is not None:
+            sock = bind(settings.peer_address, settings.peer_port, "--peer-host and --peer-port")
+            bound.append(sockets.enter_context(contextlib.closing(sock)))
+        # Read before anything else begins: without a certificate that holds nobody listens.
+        called_at = settings.peer_advertise or advertised_url(bound[-1])
+        certificates = BrokerCertificates(settings, SystemClock(), urlsplit(called_at).hostname or "")
+        contexts = (certificates.clients.server, certificates.brokers.server)
+        listening = [Listening(sock, tls) for sock, tls in zip(bound, contexts, strict=False)]
+        runner = sockets.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        runner.run(_serve(settings, certificates, listening, on_ready, log, heap))
 
 
 async def _serve(
     settings: BrokerSettings,
-    certificates: Certificates,
-    sock: socket.socket,
+    certificates: BrokerCertificates,
+    listening: Sequence[Listening],
     on_ready: Callable[[Serving], None],
     log: LimitedHandler,
     heap: Heap | None,
@@ -110,9 +114,9 @@ async def _serve(
     tracer = open_tracer(settings, os.environ)
     try:
         peer_keys = kept_keys(settings.peer_keys, os.environ.get(VARIABLE), clock)
-        broker = await _broker(settings, clock, tracer, stop, certificates.peers, peer_keys)
+        broker = await _broker(settings, clock, tracer, stop, certificates, peer_keys)
         if broker is not None:
-            await _run(broker, sock, stop, on_ready, certificates.server)
+            await _run(broker, listening, stop, on_ready)
     finally:
         for task in aside:
             task.cancel()
@@ -121,20 +125,17 @@ async def _serve(
 
 
 async def _run(
-    broker: Broker,
-    sock: socket.socket,
-    stop: StopSignals,
-    on_ready: Callable[[Serving], None],
-    tls: ssl.SSLContext | None,
+    broker: Broker, listening: Sequence[Listening], stop: StopSignals, on_ready: Callable[[Serving], None]
 ) -> None:
-    settings, scheme = broker.settings, "http" if tls is None else "https"
-    serving = Serving(
-        local_url(sock, scheme), broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}"), settings
-    )
+    settings, (clients, *brokers) = broker.settings, listening
+    store = broker.store.uri(keys.CLUSTER).removesuffix(f"/{keys.CLUSTER}")
+    serving = Serving(clients.local_url, store, settings, brokers[0].local_url if brokers else None)
+    url = settings.advertise or clients.advertised_url
+    peer_url = (settings.peer_advertise or brokers[0].advertised_url) if brokers else ""
     try:
-        start = asyncio.create_task(broker.start(settings.advertise or advertised_url(sock, scheme)))
+        start = asyncio.create_task(broker.start(url, peer_url))
         if await _finished_before_stop(start, stop):
-            await serve_until_stop(broker, sock, stop, lambda: on_ready(serving), tls)
+            await serve_until_stop(broker, listening, stop, lambda: on_ready(serving))
     finally:
         await broker.close()
 
@@ -144,7 +145,7 @@ async def _broker(
     clock: Clock,
     tracer: Tracer,
     stop: StopSignals,
-    peer_tls: ssl.SSLContext | None,
+    certificates: BrokerCertificates,
     peer_keys: KeptKeys | None,
 ) -> Broker | None:
     """The broker that is to be started; None if the process is asked to stop before the store has answered."""
@@ -175,7 +176,8 @@ async def _broker(
         store_health=health,
         tracer=tracer,
         incarnation=finding.result(),
-        peer_tls=peer_tls,
+        peer_tls=certificates.clients.peers,
+        peer_listener_tls=certificates.brokers.peers,
         peer_keys=peer_keys,
     )
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
@@ -201,40 +203,36 @@ def _coordinator(settings: BrokerSettings, clock: Clock) -> Coordinator:
 
 
 async def serve_until_stop(
-    broker: Broker,
-    sock: socket.socket,
-    stop: StopSignals,
-    on_started: Callable[[], None],
-    tls: ssl.SSLContext | None = None,
+    broker: Broker, listening: Sequence[Listening], stop: StopSignals, on_started: Callable[[], None]
 ) -> None:
-    """Serve a started broker until it is asked to stop, then drain it. With `tls`, only that. Raises `DrainTimeout`."""
-    watch = connection_watch(broker)
-    app, fast = create_served(broker)
-    protocol = served_protocol(watch, fast)
-    door = None if tls is None else TlsDoor(tls, watch, protocol)
-    server = _Server(_uvicorn_config(app, protocol if door is None else door), on_started, door)
+    """Serve a started broker until it is asked to stop, then drain it. Raises `DrainTimeout`.
+
+    It listens for clients first of all, then for brokers, if they have a port of their own. With TLS, only that.
+    """
+    servers = HttpServers(broker, listening, on_started)
     spare_what_is_loaded()
     collect_less_often()
     aside = [
-        asyncio.create_task(watch.run(), name="connections"),
+        *(asyncio.create_task(watch.run(), name="connections") for watch in servers.watches),
         asyncio.create_task(collect_all_seldom(broker.clock), name="garbage"),
     ]
-    running = asyncio.create_task(server.serve(sockets=[sock]))
+    running = asyncio.create_task(servers.run())
     try:
         if not await _finished_before_stop(running, stop, cancel=False):
-            await _drain(broker, server, running)
+            await _drain(broker, servers, running)
     finally:
         for task in aside:
             task.cancel()
-        watch.close()
+        for watch in servers.watches:
+            watch.close()
 
 
-async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]") -> None:
+async def _drain(broker: Broker, servers: HttpServers, running: "asyncio.Task[None]") -> None:
     timeout_seconds = broker.settings.drain_timeout
     began = broker.clock.monotonic_seconds()
-    telling = asyncio.create_task(log_what_is_left(broker, server.unanswered), name="what is left")
+    telling = asyncio.create_task(log_what_is_left(broker, servers.unanswered), name="what is left")
     try:
-        # The broker drains first, while the server still sends its answers; then the connections close.
+        # The broker drains first, while the servers still send their answers; then the connections close.
         await asyncio.wait_for(broker.drain(), timeout_seconds)
     except TimeoutError:
         # Publishers get an answer that says so. Otherwise the server would cut them off.
@@ -245,8 +243,7 @@ async def _drain(broker: Broker, server: "_Server", running: "asyncio.Task[None]
         ) from None
     finally:
         left = timeout_seconds - (broker.clock.monotonic_seconds() - began)
-        server.config.timeout_graceful_shutdown = max(1, math.ceil(left))
-        server.should_exit = True
+        servers.exit(max(1, math.ceil(left)))
         await running
         telling.cancel()
 
@@ -263,70 +260,3 @@ async def _finished_before_stop(task: asyncio.Task[Any], stop: StopSignals, *, c
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     return False
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn without its own signal handling. It calls `on_started` when it takes requests."""
-
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], door: TlsDoor | None) -> None:
-        super().__init__(config)
-        self._on_started, self._door = on_started, door
-
-    def unanswered(self) -> list[str]:
-        """Method and path of requests that have no answer yet, or whose client has not read it."""
-        connections: list[Any] = list(self.server_state.connections)
-        return [
-            f"{each.cycle.scope['method']} {each.cycle.scope['path']}"
-            for each in connections
-            if each.cycle is not None and (not each.cycle.response_complete or each.transport.get_write_buffer_size())
-        ]
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Do not handle signals: the broker drains first."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen. Raises `CannotListen` if another process listens on the port already."""
-        try:
-            await super().startup(sockets)
-        except OSError as error:
-            raise CannotListen(f"cannot listen any more: {error.strerror}") from error
-        self._on_started()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, and wait for the answers to those that there are."""
-        if self._door is not None:
-            # Uvicorn does not know of them, and would wait for them.
-            self._door.close()
-        await super().shutdown(sockets)
-
-
-def connection_watch(broker: Broker) -> ConnectionWatch:
-    """What looks after the connections of a broker that has opened what it needs, and no connection yet."""
-    limits = connection_limits(broker.settings, raise_open_files(), open_files())
-    if limits.total < broker.settings.connections:
-        _log.info("connections_limited", most=limits.total, wanted=broker.settings.connections)
-    return ConnectionWatch(
-        limits,
-        broker.clock,
-        broker.metrics,
-        broker.new_request_id,
-        broker.turns.connected,
-        kernel_users_of(broker.settings),
-    )
-
-
-def _uvicorn_config(app: Any, protocol: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        # The principal is the connected peer: clients could forge forwarded addresses.
-        proxy_headers=False,
-        server_header=False,
-        backlog=LISTEN_BACKLOG,
-    )

@@ -1,9 +1,10 @@
 """TLS contexts from files. What cannot be used is refused in one line that names the file and its setting."""
 
+import contextlib
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from filer.errors import InvalidConfig
 from mq.base.regular_file import read_regular_file
@@ -21,7 +22,7 @@ _MOST_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What a broker needs of TLS: `server` for its listener, `peers` for its calls to other brokers.
+    """What a listener needs of TLS: `server` for itself, `peers` for calls to those of other brokers.
 
     None where it needs none of its own. `expires` is when the broker's certificate does, as OpenSSL writes it.
     """
@@ -31,60 +32,89 @@ class Contexts:
     expires: str | None = None
 
 
-def needs_tls(settings: BrokerSettings) -> bool:
-    """Whether there is anything to read for TLS."""
-    return bool(tls_files(settings))
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The files of the listener for these, and how the flags begin that name them.
+
+    `client_ca` has the CAs of who calls the listener, `ca` those of the brokers that are called. With `own_host`, the
+    broker calls itself by that name before it uses anything: as the others will call it.
+    """
+
+    cert: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    ca: Path | None = None
+    flags: str = "--tls"
+    client_ca_flag: str = "--tls-client-ca"
+    own_host: str | None = None
+    listener: Literal["clients", "brokers"] = "clients"
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """All that there are."""
+        return tuple(each for each in (self.cert, self.key, self.client_ca, self.ca) if each is not None)
 
 
-def tls_files(settings: BrokerSettings) -> tuple[Path, ...]:
-    """The files that the settings name."""
-    named = (settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.tls_ca)
-    return tuple(each for each in named if each is not None)
+def public_files(settings: BrokerSettings) -> TlsFiles:
+    """Those of the listener for clients, and of calls to other brokers' listeners for clients."""
+    return TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.tls_ca)
 
 
-def read_contexts(settings: BrokerSettings) -> Contexts:
+def peer_files(settings: BrokerSettings, own_host: str) -> TlsFiles | None:
+    """Those of the listener for brokers; None where it has none of its own.
+
+    One CA vouches for all: who has a certificate of it for clients only, or for another name, is no broker.
+    """
+    cert, key, ca = settings.peer_tls_cert, settings.peer_tls_key, settings.peer_tls_ca
+    return None if cert is None else TlsFiles(cert, key, ca, ca, "--peer-tls", "--peer-tls-ca", own_host, "brokers")
+
+
+def read_contexts(files: TlsFiles) -> Contexts:
     """Read all files. Raises `InvalidConfig` if one of them cannot be used."""
     server, peers, expires = None, None, None
-    if settings.tls_cert is not None and settings.tls_key is not None:
-        server = _server_context(settings.tls_cert, settings.tls_key)
-        expires = _rehearse(server, settings.tls_cert)
-        if settings.tls_client_ca is not None:
-            _trust(server, settings.tls_client_ca, "--tls-client-ca")
+    if files.cert is not None and files.key is not None:
+        server = _server_context(files, files.cert, files.key)
+        expires = _rehearse(server, files, files.cert)
+        if files.client_ca is not None:
+            _trust(server, files.client_ca, files.client_ca_flag)
             server.verify_mode = ssl.CERT_REQUIRED
-    if server is not None or settings.tls_ca is not None:
-        peers = _peers_context(settings)
+    if server is not None or files.ca is not None:
+        peers = _peers_context(files)
+    if server is not None and peers is not None and files.own_host is not None:
+        _call_itself(server, peers, files, files.own_host)
     return Contexts(server, peers, expires)
 
 
-def _server_context(cert: Path, key: Path) -> ssl.SSLContext:
+def _server_context(files: TlsFiles, cert: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
-    _load_identity(context, cert, key)
+    _load_identity(context, files, cert, key)
     return context
 
 
-def _peers_context(settings: BrokerSettings) -> ssl.SSLContext:
+def _peers_context(files: TlsFiles) -> ssl.SSLContext:
     """For calls to other brokers: their names are verified, and they may ask who this one is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if settings.tls_ca is None:
+    if files.ca is None:
         context.load_default_certs()
     else:
-        _trust(context, settings.tls_ca, "--tls-ca")
-    if settings.tls_cert is not None and settings.tls_key is not None:
-        _load_identity(context, settings.tls_cert, settings.tls_key)
+        _trust(context, files.ca, f"{files.flags}-ca")
+    if files.cert is not None and files.key is not None:
+        _load_identity(context, files, files.cert, files.key)
     return context
 
 
-def _load_identity(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    _expect(cert, "--tls-cert", _CERTIFICATE, "certificate")
-    data = _expect(key, "--tls-key", _KEY, "private key")
+def _load_identity(context: ssl.SSLContext, files: TlsFiles, cert: Path, key: Path) -> None:
+    cert_flag, key_flag = f"{files.flags}-cert", f"{files.flags}-key"
+    _expect(cert, cert_flag, _CERTIFICATE, "certificate")
+    data = _expect(key, key_flag, _KEY, "private key")
     if any(each in data for each in _ENCRYPTED):
         raise InvalidConfig(
-            f"the key {str(key)!r} (--tls-key) is encrypted, and nobody is there to type its passphrase: give it "
+            f"the key {str(key)!r} ({key_flag}) is encrypted, and nobody is there to type its passphrase: give it "
             "without one, as openssl pkey writes it"
         )
     try:
@@ -92,15 +122,15 @@ def _load_identity(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise InvalidConfig(
-                f"the key {str(key)!r} (--tls-key) does not belong to the first certificate in {str(cert)!r} "
-                "(--tls-cert)"
+                f"the key {str(key)!r} ({key_flag}) does not belong to the first certificate in {str(cert)!r} "
+                f"({cert_flag})"
             ) from error
         raise InvalidConfig(
-            f"the certificate {str(cert)!r} (--tls-cert) with the key {str(key)!r} (--tls-key) cannot be used: "
+            f"the certificate {str(cert)!r} ({cert_flag}) with the key {str(key)!r} ({key_flag}) cannot be used: "
             f"{_words(error)}"
         ) from error
     except OSError as error:  # it went between the look at it and its use
-        raise InvalidConfig(f"--tls-cert or --tls-key cannot be read: {error.strerror}") from error
+        raise InvalidConfig(f"{cert_flag} or {key_flag} cannot be read: {error.strerror}") from error
 
 
 def _trust(context: ssl.SSLContext, path: Path, flag: str) -> None:
@@ -126,10 +156,10 @@ def _expect(path: Path, flag: str, sign: bytes, what: str) -> bytes:
 
 def _no_passphrase() -> NoReturn:
     """Else OpenSSL would ask for one at the terminal, and wait."""
-    raise InvalidConfig("the key (--tls-key) is encrypted: give it without a passphrase")
+    raise InvalidConfig("the key of a certificate is encrypted: give it without a passphrase")
 
 
-def _rehearse(server: ssl.SSLContext, cert: Path) -> str:
+def _rehearse(server: ssl.SSLContext, files: TlsFiles, cert: Path) -> str:
     """Have a client in this process greet the server, and return when the certificate expires.
 
     So a certificate that is of no use is found now, and not by the first client: expired, not valid yet, or for another
@@ -139,22 +169,38 @@ def _rehearse(server: ssl.SSLContext, cert: Path) -> str:
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.load_verify_locations(cert)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    there, here = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
     try:
-        for side in (there, here) * _MOST_ROUNDS:
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    except ssl.SSLCertVerificationError as error:
-        raise InvalidConfig(
-            f"the certificate {str(cert)!r} (--tls-cert) cannot be used: {error.verify_message}"
-        ) from error
+        shown = _handshake(client, server, None).getpeercert() or {}
     except ssl.SSLError as error:
-        raise InvalidConfig(f"the certificate {str(cert)!r} (--tls-cert) cannot be used: {_words(error)}") from error
-    shown = there.getpeercert() or {}
+        why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else _words(error)
+        raise InvalidConfig(f"the certificate {str(cert)!r} ({files.flags}-cert) cannot be used: {why}") from error
     return str(shown.get("notAfter", ""))
+
+
+def _call_itself(server: ssl.SSLContext, peers: ssl.SSLContext, files: TlsFiles, host: str) -> None:
+    """Have this broker call itself as another one with such files would: each side has to take the other for a broker.
+
+    So who could join, and then not be called by anybody, is told so now.
+    """
+    try:
+        _handshake(peers, server, host)
+    except ssl.SSLError as error:
+        why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else _words(error)
+        raise InvalidConfig(
+            f"no other broker would take the certificate {str(files.cert)!r} ({files.flags}-cert) by the CAs in "
+            f"{str(files.ca)!r} ({files.flags}-ca), for {host!r}, where others call this one: {why}"
+        ) from error
+
+
+def _handshake(client: ssl.SSLContext, server: ssl.SSLContext, host: str | None) -> ssl.SSLObject:
+    """One between the two, in memory; returns the client's side. Raises `ssl.SSLError` of whoever refuses it."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    there = client.wrap_bio(to_client, to_server, server_hostname=host)
+    here = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (there, here) * _MOST_ROUNDS:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return there
 
 
 def _words(error: ssl.SSLError) -> str:

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from filer.clock import Clock
 from filer.event_log import EventLog
-from mq.base.settings import BrokerSettings
-from mq.tls.contexts import Contexts, read_contexts, tls_files
+from mq.tls.contexts import Contexts, TlsFiles, read_contexts
 from mq.tls.newest_context import NewestContext
 
 LOOK_SECONDS = 0.5
@@ -52,13 +51,13 @@ class RestingFiles:
 
 
 class Certificates:
-    """The TLS contexts of a broker, from its files as they are. Raises `InvalidConfig` if they cannot be used."""
+    """The TLS contexts of a listener, from its files as they are. Raises `InvalidConfig` if they cannot be used."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
-        self._settings, self._clock, self._files = settings, clock, tls_files(settings)
+    def __init__(self, files: TlsFiles, clock: Clock) -> None:
+        self._named, self._clock, self._files = files, clock, files.all
         # Before they are read: what changes meanwhile is seen at the next look.
         self._resting = RestingFiles(look_at(self._files))
-        read = read_contexts(settings)
+        read = read_contexts(files)
         self.server = None if read.server is None else NewestContext.of(read.server, server_side=True)
         self.peers = None if read.peers is None else NewestContext.of(read.peers, server_side=False)
 
@@ -72,15 +71,15 @@ class Certificates:
 
     async def _read_again(self) -> None:
         """Use what the files have now, all of it or nothing."""
-        read: Callable[[BrokerSettings], Contexts] = read_contexts
+        read: Callable[[TlsFiles], Contexts] = read_contexts
         try:
-            found = await asyncio.to_thread(read, self._settings)
+            found = await asyncio.to_thread(read, self._named)
         except Exception as error:
             # Whatever a library makes of a file: the files are looked at again.
-            _log.warning("tls_not_reloaded", error=error)
+            _log.warning("tls_not_reloaded", listener=self._named.listener, error=error)
             return
         if self.server is not None and found.server is not None:
             self.server.use(found.server)
         if self.peers is not None and found.peers is not None:
             self.peers.use(found.peers)
-        _log.info("tls_reloaded", expires=found.expires)
+        _log.info("tls_reloaded", listener=self._named.listener, expires=found.expires)

@@ -37,7 +37,7 @@ class StateBroadcast:
         room_bytes = MOST_BROADCAST_BYTES if len(record) <= MOST_RECORD_BYTES else 0
         for broker in sorted(others, key=lambda each: each.id not in owners):
             room_bytes -= len(record)
-            self.start(self._send(broker.url, state, record if room_bytes >= 0 else b""))
+            self.start(self._send(self._peers.url_of(broker), state, record if room_bytes >= 0 else b""))
 
     def start(self, sending: Coroutine[Any, Any, None]) -> None:
         """Run something that sends to other brokers in a background task; `close` cancels it."""
@@ -46,7 +46,7 @@ class StateBroadcast:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, url: str, state: TopicState, record: bytes) -> None:
+    async def _send(self, url: str | None, state: TopicState, record: bytes) -> None:
         # This is a hint: a broker that misses it reads the record when it is asked for the segment.
         with contextlib.suppress(BraidError):
             await self._peers.refresh(url, state.topic, state.version, record)

@@ -19,6 +19,7 @@ def start_message(serving: Serving) -> str:
     curl = _curl(serving.settings)
     lines = [
         f"BraidMQ {VERSION} listening on {serving.url}",
+        *([] if serving.peer_url is None else [f"Brokers call it at {serving.peer_url}"]),
         f"Storing in {_path(serving.store)}",
         *_warnings(serving),
         "",

@@ -63,7 +63,9 @@ def cluster_router(broker: Broker) -> APIRouter:
         info = _called(broker.coordinator.brokers(), name)
         mine = info.id == broker.id
         segments = await (
-            broker.drainer.hand_over_to_others() if mine else _answer_of(info, broker.peers.drain(info.url))
+            broker.drainer.hand_over_to_others()
+            if mine
+            else _answer_of(info, broker.peers.drain(broker.peers.url_of(info)))
         )
         return json_response({"broker": info.id, "segments": segments}, status=202)
 
@@ -73,7 +75,9 @@ def cluster_router(broker: Broker) -> APIRouter:
         info = _called(broker.coordinator.brokers(), name)
         mine = info.id == broker.id
         segments = await (
-            broker.drainer.take_part_again() if mine else _answer_of(info, broker.peers.undrain(info.url))
+            broker.drainer.take_part_again()
+            if mine
+            else _answer_of(info, broker.peers.undrain(broker.peers.url_of(info)))
         )
         return json_response({"broker": info.id, "segments": segments})
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -35,6 +35,9 @@ _LEAST_KEPT, _MOST_KEPT = 48, 1024
 # Of those, how many may be connections of other brokers that find all others taken.
 _SURPLUS_SHARE = 4
 _LEAST_CONNECTIONS = 8
+_SHARE_OF_BROKERS = 4
+# More than a broker opens to another one for all but long polls.
+_LEAST_PER_BROKER = 512
 _OWN_DESCRIPTORS = Path("/proc/self/fd")
 # Where the system does not tell how many files are open.
 _GUESSED_OPEN = 64
@@ -62,7 +65,7 @@ class ConnectionLimits:
 
 def connection_limits(settings: BrokerSettings, descriptors: int, open_now: int) -> ConnectionLimits:
     """The limits of a broker that may have `descriptors` files open and has `open_now` before it takes connections."""
-    kept = min(max(descriptors // _KEPT_SHARE, _LEAST_KEPT), _MOST_KEPT)
+    kept = _kept(descriptors)
     total = min(settings.connections, max(descriptors - open_now - kept, _LEAST_CONNECTIONS))
     return ConnectionLimits(
         total=total,
@@ -74,6 +77,27 @@ def connection_limits(settings: BrokerSettings, descriptors: int, open_now: int)
         stall_seconds=settings.stall_timeout,
         slowest_bytes_per_second=settings.slowest_bytes_per_second,
     )
+
+
+def _kept(descriptors: int) -> int:
+    return min(max(descriptors // _KEPT_SHARE, _LEAST_KEPT), _MOST_KEPT)
+
+
+def limits_with_peer_listener(
+    settings: BrokerSettings, descriptors: int, open_now: int
+) -> tuple[ConnectionLimits, ConnectionLimits]:
+    """The limits of the listener for clients, and of that for brokers: neither takes the connections of the other.
+
+    That for brokers has up to as many, or a quarter of the files that there are. There no address has more than half of
+    them: who fills these without a certificate ends no other's connections.
+    """
+    room = descriptors - open_now - _kept(descriptors)
+    brokers = min(settings.connections, max(room // _SHARE_OF_BROKERS, _LEAST_CONNECTIONS))
+    clients = connection_limits(settings, descriptors - brokers, open_now)
+    if not settings.serves_brokers_in_public:
+        clients = replace(clients, surplus=0)
+    per_address = max(brokers // 2, min(brokers, _LEAST_PER_BROKER))
+    return clients, replace(clients, total=brokers, surplus=0, per_address=per_address)
 
 
 def raise_open_files() -> int:

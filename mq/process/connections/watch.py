@@ -49,7 +49,7 @@ class ConnectionWatch:
         refused = metrics.requests.connections_refused
         self._refused = {refusal.reason: refused.labels(refusal.reason) for refusal in COUNTED}
         self._logged_seconds: dict[str, float] = {}
-        metrics.requests.connections.set_function(self.connections.__len__)
+        metrics.requests.count_connections(self.connections.__len__)
 
     def close(self) -> None:
         """There are no more connections."""

@@ -18,6 +18,7 @@ from leader.membership.coordinator import InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.process import drain_watch
+from mq.process.listen import Listening
 from mq.process.server import DrainTimeout, serve_until_stop
 from mq.process.stop_signals import StopSignals
 from tests.support.cluster.http_cluster import HeldStore
@@ -42,7 +43,7 @@ class Process:
         try:
             await self.broker.start(self.url)
             with contextlib.closing(self.sock):
-                await serve_until_stop(self.broker, self.sock, stop, lambda: None)
+                await serve_until_stop(self.broker, [Listening(self.sock)], stop, lambda: None)
         finally:
             await self.broker.close()
 

@@ -23,33 +23,37 @@ from filer.topic.incarnation import Incarnation
 from leader.membership.coordinator import Coordinator, InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
-from mq.http.app import create_served
+from mq.http.app import create_peer_asgi, create_served
+from mq.http.fast_path.fast_publisher import FastPublisher
 from mq.machine_users.kernel_users import KernelUsers
 from mq.peer_keys.kept_keys import kept_keys
 from mq.peers.transport import PeerTransport
 from mq.process.connections.fast_protocol import served_protocol
 from mq.process.connections.tls_handshake import TlsDoor
 from mq.process.connections.watch import ConnectionWatch
-from mq.process.server import connection_watch
-from mq.tls.reload import Certificates
+from mq.process.http_server import connection_watches
+from mq.process.listen import Listening
+from mq.tls.broker_certificates import BrokerCertificates
 from mq.tracing.tracer import NO_TRACER, Tracer
 
+HOST = "127.0.0.1"
 TIMEOUT_SECONDS = 30
 STOP_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class HttpBroker:
-    """A running broker, its address, and a client for it."""
+    """A running broker, its address, and a client for it. `peer_url` is where brokers have a port of their own."""
 
     broker: Broker
     url: str
     port: int
     client: httpx.AsyncClient
+    peer_url: str = ""
 
     async def raw(self, data: bytes) -> bytes:
         """Send these bytes and return the answer until the server closes. The caller must send `Connection: close`."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection(HOST, self.port)
         with contextlib.closing(writer):
             writer.write(data)
             return await asyncio.wait_for(reader.read(), TIMEOUT_SECONDS)
@@ -84,7 +88,7 @@ async def http_broker(
     whose connections are, instead of the kernel.
     """
     clock = clock or SystemClock()
-    certificates = Certificates(BrokerSettings(**settings), clock)
+    certificates = BrokerCertificates(BrokerSettings(**settings), clock, HOST)
     peer_keys = kept_keys(BrokerSettings(**settings).peer_keys, None, clock)
     payloads = payloads or (store if isinstance(store, StreamingStore) else None)
     broker = Broker(
@@ -97,42 +101,70 @@ async def http_broker(
         store_health=store_health,
         tracer=tracer,
         incarnation=incarnation,
-        peer_tls=certificates.peers,
+        peer_tls=certificates.clients.peers,
+        peer_listener_tls=certificates.brokers.peers,
         peer_keys=peer_keys,
     )
-    # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        url = f"{'http' if certificates.server is None else 'https'}://127.0.0.1:{port}"
-        await broker.start(url)
-        watch = connection_watch(broker)
-        if users is not None:
-            watch.close()
-            watch.users = users
-        watching = [asyncio.create_task(each) for each in (watch.run(), certificates.watch())]
-        server = _Server(_config(broker, watch, is_fast, certificates.server))
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+    contexts = (certificates.clients.server, certificates.brokers.server)
+    with contextlib.ExitStack() as sockets:
+        listening = [
+            Listening(sockets.enter_context(_bound()), tls) for tls in contexts[: 1 + broker.settings.has_peer_listener]
+        ]
+        url, peer_url = listening[0].local_url, "".join(each.local_url for each in listening[1:])
         try:
-            await _started(server, serving)
+            await broker.start(url, peer_url)
+        except BaseException:
+            await broker.close()
+            raise
+        watches = connection_watches(broker)
+        if users is not None:
+            watches[0].close()
+            watches[0].users = users
+        watching = [asyncio.create_task(each) for each in (*(one.run() for one in watches), certificates.watch())]
+        made = zip((_for_clients, _for_brokers), listening, watches, strict=False)
+        servers = [_Server(config(broker, watch, is_fast, each.tls)) for config, each, watch in made]
+        serving = [
+            asyncio.create_task(server.serve(sockets=[each.sock]))
+            for server, each in zip(servers, listening, strict=True)
+        ]
+        try:
+            for server, task in zip(servers, serving, strict=True):
+                await _started(server, task)
             async with httpx.AsyncClient(
                 base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=client_tls
             ) as client:
-                yield HttpBroker(broker, url, port, client)
+                yield HttpBroker(broker, url, listening[0].sock.getsockname()[1], client, peer_url)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(broker.drain(), STOP_SECONDS)
-            server.stop()
-            await serving
+            for server in servers:
+                server.stop()
+            await asyncio.gather(*serving)
             for task in watching:
                 task.cancel()
-            watch.close()
+            for watch in watches:
+                watch.close()
             await broker.close()
 
 
-def _config(broker: Broker, watch: ConnectionWatch, is_fast: bool, tls: ssl.SSLContext | None) -> uvicorn.Config:
+def _bound() -> socket.socket:
+    # asyncio switches Nagle's algorithm off only for sockets that name their protocol.
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made.bind((HOST, 0))
+    return made
+
+
+def _for_clients(broker: Broker, watch: ConnectionWatch, is_fast: bool, tls: ssl.SSLContext | None) -> uvicorn.Config:
     app, fast = create_served(broker)
-    protocol: Any = served_protocol(watch, fast if is_fast else None)
+    return _config(app, watch, fast if is_fast else None, tls)
+
+
+def _for_brokers(broker: Broker, watch: ConnectionWatch, is_fast: bool, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    return _config(create_peer_asgi(broker), watch, None, tls)
+
+
+def _config(app: Any, watch: ConnectionWatch, fast: FastPublisher | None, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    protocol: Any = served_protocol(watch, fast)
     if tls is not None:
         protocol = TlsDoor(tls, watch, protocol)
     return uvicorn.Config(

@@ -7,7 +7,6 @@ say who calls, as those of older brokers do not, and nobody hears that it lives.
 
 import mmap
 import os
-import ssl
 import struct
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from unittest import mock
 from filer.clock import SystemClock
 from mq.cli.main import main
 from mq.peers.calls import BROKER_HEADER
-from mq.peers.http_peers import HttpPeers
+from mq.peers.http_peers import HttpPeers, TlsOf
 from mq.peers.transport import PeerAnswer
 
 STEERED_BY = "STEERED_BY"
@@ -59,8 +58,8 @@ class SteppedClock(SystemClock):
 class SometimesNamelessPeers(HttpPeers):
     """Leaves out who calls while the file says so."""
 
-    def __init__(self, *limits: int, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(*limits, tls=tls)
+    def __init__(self, *limits: int, tls_of: TlsOf) -> None:
+        super().__init__(*limits, tls_of=tls_of)
         self._steered = Steered()
 
     async def send(

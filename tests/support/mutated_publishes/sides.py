@@ -15,7 +15,7 @@ from mq.http.app import create_served
 from mq.http.fast_path.fast_publisher import FastPublisher, OnReply
 from mq.http.fast_path.head import Head
 from mq.process.connections.fast_protocol import served_protocol
-from mq.process.server import connection_watch
+from mq.process.http_server import connection_watches
 from mq.security.caller import Caller
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.unit.mq.process.connections.test_protocol import Transport
@@ -57,7 +57,7 @@ class Side:
     def __init__(self, http: HttpBroker, is_fast: bool) -> None:
         # All ids are of the same length: an answer's length must not tell how many there were before.
         http.broker.new_request_id = lambda: "0123456789abcdef-1"
-        self.http, self.watch = http, connection_watch(http.broker)
+        self.http, self.watch = http, connection_watches(http.broker)[0]
         app, fast = create_served(http.broker)
         assert fast is not None
         self._fast = _Counted(fast)

@@ -14,7 +14,7 @@ from mq.base.settings import BrokerSettings
 from mq.peer_keys.kept_keys import kept_keys
 from mq.process.clustered import zookeeper_access
 from mq.security.token_access import TokenAccess
-from mq.tls.contexts import read_contexts
+from mq.tls.contexts import TlsFiles, read_contexts
 
 
 def tokens(**paths: Path) -> None:
@@ -29,7 +29,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "--zookeeper-auth": lambda path: zookeeper_access(BrokerSettings(zookeeper_auth=path), {}),
     "--token-keys": lambda path: tokens(token_keys=path),
     "--static-tokens": lambda path: tokens(static_tokens=path),
-    "--tls-ca": lambda path: read_contexts(BrokerSettings(tls_ca=path)),
+    "--tls-ca": lambda path: read_contexts(TlsFiles(ca=path)),
 }
 
 

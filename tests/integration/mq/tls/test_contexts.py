@@ -9,14 +9,14 @@ from filer.clock import SystemClock
 from filer.errors import InvalidConfig
 from mq.base.settings import BrokerSettings
 from mq.tls import reload
-from mq.tls.contexts import Contexts, read_contexts
+from mq.tls.contexts import Contexts, TlsFiles, public_files, read_contexts
 from mq.tls.reload import Certificates
 from tests.support.net.authority import CLIENT, DAY, Authority, Identity
 
 
 def refusal(**named: Path | None) -> str:
     with pytest.raises(InvalidConfig) as caught:
-        read_contexts(BrokerSettings(**named))
+        read_contexts(public_files(BrokerSettings(**named)))
     return str(caught.value)
 
 
@@ -75,14 +75,14 @@ def test_a_ca_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_what_can_be_used_makes_what_is_asked_for(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     identity = authority.sign("good")
-    nothing = read_contexts(BrokerSettings())
+    nothing = read_contexts(public_files(BrokerSettings()))
     assert (nothing.server, nothing.peers) == (None, None)
-    calls_only = read_contexts(BrokerSettings(tls_ca=authority.ca))
+    calls_only = read_contexts(public_files(BrokerSettings(tls_ca=authority.ca)))
     assert calls_only.server is None and calls_only.peers is not None and calls_only.peers.check_hostname
     # A key and its certificate may stand in one file, as they do for other servers.
     both = tmp_path / "both.pem"
     both.write_bytes(identity.cert.read_bytes() + identity.key.read_bytes())
-    found = read_contexts(BrokerSettings(tls_cert=both, tls_key=both))
+    found = read_contexts(public_files(BrokerSettings(tls_cert=both, tls_key=both)))
     assert found.server is not None and found.expires is not None and found.expires.endswith("GMT")
 
 
@@ -91,15 +91,17 @@ def test_what_stands_between_certificates_is_for_people(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     good = authority.sign("good")
     (tmp_path / "commented.pem").write_bytes("# Autorité\n".encode() + authority.ca.read_bytes())
-    made = read_contexts(BrokerSettings(tls_cert=good.cert, tls_key=good.key, tls_client_ca=tmp_path / "commented.pem"))
+    made = read_contexts(
+        public_files(BrokerSettings(tls_cert=good.cert, tls_key=good.key, tls_client_ca=tmp_path / "commented.pem"))
+    )
     assert made.server is not None
 
 
 async def test_no_error_ends_the_watch_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = Authority(tmp_path).sign("good")
-    certificates = Certificates(BrokerSettings(tls_cert=good.cert, tls_key=good.key), SystemClock())
+    certificates = Certificates(TlsFiles(good.cert, good.key), SystemClock())
 
-    def failing(settings: BrokerSettings) -> Contexts:
+    def failing(files: TlsFiles) -> Contexts:
         raise TypeError("nobody foresaw this")
 
     monkeypatch.setattr(reload, "read_contexts", failing)

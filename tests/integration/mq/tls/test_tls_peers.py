@@ -10,9 +10,8 @@ import pytest
 
 from filer.stores.memory_store import MemoryStore
 from mq.base.errors import PeerUnreachable
-from mq.base.settings import BrokerSettings
 from mq.peers.http_peers import HttpPeers
-from mq.tls.contexts import read_contexts
+from mq.tls.contexts import TlsFiles, read_contexts
 from tests.support.broker.http_broker import TIMEOUT_SECONDS, HttpBroker, http_broker
 from tests.support.cluster.shared_coordinator import Membership, SharedCoordinator
 from tests.support.net.authority import Authority
@@ -81,7 +80,8 @@ async def test_an_impostor_is_not_called(
         with contextlib.closing(writer):
             received.append(await reader.read(1))
 
-    peers = HttpPeers(tls=read_contexts(BrokerSettings(tls_ca=authorities["ca"].ca)).peers)
+    tls = read_contexts(TlsFiles(ca=authorities["ca"].ca)).peers
+    peers = HttpPeers(tls_of=lambda url: tls)
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with pytest.raises(PeerUnreachable, match=cause):

@@ -315,3 +315,13 @@ def test_counters_differ_after_every_announcement(zookeeper: FakeZooKeeper) -> N
     for _ in range(3):
         counts.append(go(zookeeper, Errand(ME, announce=["t"], read=["t", "other"])).counters["t"])
     assert len(set(counts)) == 4
+
+
+def test_brokers_of_newer_and_of_older_versions_are_read(zookeeper: FakeZooKeeper) -> None:
+    """A newer one tells what this one does not know; an older one does not tell where it listens for brokers."""
+    told = {"id": "b", "url": "http://b", "zone": "", "version": "1"}
+    zookeeper.put(PATHS.broker("newer"), orjson.dumps({**told, "peer_url": "http://p", "telepathy": True}), ANOTHERS)
+    zookeeper.put(PATHS.broker("older"), orjson.dumps(told), ANOTHERS)
+    newer, older, _ = go(zookeeper).brokers
+    assert newer == BrokerInfo("b", "http://b", "", "1", peer_url="http://p")
+    assert older == BrokerInfo("b", "http://b", "", "1")

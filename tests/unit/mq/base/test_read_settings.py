@@ -35,6 +35,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "access_log": "on",
         "audit": "on",
         "insecure": "True",
+        "peer_port": "1", "peer_advertise": "https://a", "peer_port_optional": "True",
         "peer_keys_optional": "True", "zookeeper_open": "True", "zookeeper_tls": "True",
     }.get(field, "10000000")  # fmt: skip
     clustered, tls, asking = (
@@ -42,7 +43,16 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         {"tls_cert": "c", "tls_key": "k"},
         {"authorizer": "tokens"},
     )
+    brokers = {**clustered, "peer_port": "1"}
+    private = {**brokers, "peer_tls_cert": "c", "peer_tls_key": "k", "peer_tls_ca": "a"}
     needed: dict[str, dict[str, str]] = {
+        "peer_port": clustered,
+        "peer_host": {**brokers, "insecure": "true"},
+        "peer_advertise": brokers,
+        "peer_port_optional": brokers,
+        "peer_tls_cert": private,
+        "peer_tls_key": private,
+        "peer_tls_ca": private,
         "token_keys": asking,
         "static_tokens": asking,
         "oidc_issuer": asking,
@@ -212,6 +222,42 @@ def test_the_directory_is_a_path() -> None:
             {},
             {},
             "--host: at '10.0.0.1' with --authorizer tokens everybody on the way can read what is sent, and use it",
+        ),
+        (
+            {"peer_port": "1"},
+            {},
+            {},
+            "--peer-port: without --zookeeper a broker is on its own and no others call it",
+        ),
+        (
+            {"zookeeper": "z", "store": "s"},
+            {"BRAIDMQ_PEER_HOST": "10.0.0.1"},
+            {},
+            "BRAIDMQ_PEER_HOST: it is about the listener for brokers: give --peer-port too",
+        ),
+        (
+            {"zookeeper": "z", "store": "s", "port": "9", "peer_host": "0.0.0.0"},
+            {},
+            {"peer_port": 9},
+            "peer_port in b.toml: clients have the port 9 already (--port): give brokers another one",
+        ),
+        (
+            {"zookeeper": "z", "store": "s", "peer_port": "9", "peer_tls_key": "k"},
+            {},
+            {},
+            "--peer-tls-key: brokers show each other certificates of a CA: give --peer-tls-cert and --peer-tls-ca too",
+        ),
+        (
+            {"zookeeper": "z", "store": "s", "peer_port": "9", "peer_host": "10.0.0.1"},
+            {},
+            {},
+            "--peer-host: at '10.0.0.1' everybody on the way can read what brokers say to each other; speak TLS by ",
+        ),
+        (
+            {"zookeeper": "z", "store": "s", "peer_port": "9", "tls_cert": "c", "tls_key": "k"},
+            {"BRAIDMQ_PEER_ADVERTISE": "http://b:9"},
+            {},
+            "BRAIDMQ_PEER_ADVERTISE: the listener for brokers speaks TLS only: give an address that begins with https:",
         ),
         ({}, {"BRAIDMQ_INSECURE": "x"}, {}, "BRAIDMQ_INSECURE: it must be true or false, not 'x'"),
         ({}, {"BRAIDMQ_PROT": "1"}, {}, "unknown environment variable 'BRAIDMQ_PROT': did you mean 'BRAIDMQ_PORT'?"),

@@ -3,7 +3,7 @@
 import pytest
 
 from mq.base.settings import BrokerSettings
-from mq.process.connections.limits import connection_limits, counted_as
+from mq.process.connections.limits import connection_limits, counted_as, limits_with_peer_listener
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,20 @@ def test_descriptors_are_kept_for_the_store(descriptors: int, open_now: int, tot
     assert limits.per_address == min(5_000, total)
     if descriptors > 64:
         assert limits.total + limits.surplus + open_now < descriptors
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "clients", "brokers", "one"), [(1_048_576, 10_000, 10_000, 5_000), (4096, 2490, 766, 512)]
+)
+def test_clients_and_brokers_take_no_connections_of_each_other(
+    descriptors: int, clients: int, brokers: int, one: int
+) -> None:
+    both = limits_with_peer_listener(BrokerSettings(peer_port=0), descriptors, 8)
+    assert [each.total for each in both] == [clients, brokers]
+    assert both[0].surplus == both[1].surplus == 0, "whoever asks for a path of brokers is no broker for that"
+    assert both[1].per_address == one
+    optional = limits_with_peer_listener(BrokerSettings(peer_port=0, peer_port_optional=True), descriptors, 8)
+    assert optional[0].surplus > 0, "brokers still call the port for clients"
 
 
 @pytest.mark.parametrize(

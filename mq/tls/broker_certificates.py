@@ -1,0 +1,27 @@
+"""The certificates of a broker: those of its listener for clients, and those of its listener for brokers."""
+
+import asyncio
+
+from filer.clock import Clock
+from mq.base.settings import BrokerSettings
+from mq.tls.contexts import peer_files, public_files
+from mq.tls.reload import Certificates
+
+
+class BrokerCertificates:
+    """Both are of the same files, unless brokers have certificates of their own; they call this one by `called_host`.
+
+    Each is read again when its own files change: one that cannot be used keeps nobody from the other's new ones. Raises
+    `InvalidConfig`.
+    """
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, called_host: str = "") -> None:
+        self.clients = Certificates(public_files(settings), clock)
+        own = peer_files(settings, called_host)
+        self.brokers = self.clients if own is None else Certificates(own, clock)
+
+    async def watch(self) -> None:
+        """Look at the files until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for each in {self.clients, self.brokers}:
+                tasks.create_task(each.watch())
