@@ -137,7 +137,10 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         told = refusal(BrokerProcess(data=tmp_path / "data", port=port, forked=False))
-    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in told and "--port" in told
+        of_brokers = ["--zookeeper", "127.0.0.1:9", "--peer-port", str(port)]
+        also_told = refusal(BrokerProcess(data=tmp_path / "data", args=of_brokers))
+    for line, flags in ((told, "--host and --port"), (also_told, "--peer-host and --peer-port")):
+        assert f"cannot listen on 127.0.0.1:{port}: address already in use; choose another with {flags} (" in line
     assert not (tmp_path / "data").exists()
 
 
