@@ -109,7 +109,7 @@ class Broker:
 
     This is the composition root: it makes the components and passes each what it uses. HTTP endpoints take them from
     here. `observers` and `floors`, by topic, are those of components whose memory a topic is, set before the start.
-    `payloads` receives uploads chunk by chunk, for stores without presigned URLs. `store_health` is told of the
+    `payloads` receives uploads chunk by chunk, where clients have no presigned URLs. `store_health` is told of the
     calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
     `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
     new one, and leaves no trace of its end. `peer_tls` is for calls to other brokers, `peer_listener_tls` for those to

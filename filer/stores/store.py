@@ -55,11 +55,13 @@ class StoreTraits:
     """Properties of a store by which callers batch their puts, without knowing which store it is.
 
     If `puts_are_billed`, each put costs money, so fewer and larger ones are better. `puts_at_once` says how many puts
-    are worth making at the same time: many if a put mostly waits, one if it keeps this machine busy.
+    are worth making at the same time: many if a put mostly waits, one if it keeps this machine busy. If it `presigns`,
+    clients send requests of their own.
     """
 
     puts_are_billed: bool
     puts_at_once: int
+    presigns: bool = False
 
 
 class Store(Protocol):
@@ -151,7 +153,10 @@ class Store(Protocol):
 
 @runtime_checkable
 class StreamingStore(Protocol):
-    """A store that takes objects of any size chunk by chunk. A store that presigns uploads need not do this."""
+    """A store that takes objects of any size chunk by chunk.
+
+    Those that presign uploads do so for clients that may not have such an address: it names the object.
+    """
 
     async def create_from_stream(
         self, key: str, chunks: AsyncIterator[bytes], *, size_bytes: int, sha256: str | None

@@ -1,8 +1,8 @@
 """Problems in words for whoever has sent the request: they name no topic that one may not observe."""
 
 import re
-from collections.abc import Iterable, Iterator, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import orjson
@@ -14,10 +14,14 @@ from mq.http.reply import WHOLE_BODY
 from mq.security.needs import NEEDS
 from mq.security.principal import Principal
 
+T = TypeVar("T")
 HIDDEN = "(hidden)"
 HIDDEN_NAMES = "braidmq.hidden_names"
 """The key in the scope of a request whose principal may not observe everything."""
-_KEY = re.compile(r"\btopics/([A-Za-z0-9._-]{1,200})/")
+_NAMED = re.compile(r"(\btopic(?: group)? '|\btopics/|\btopic-groups/)([A-Za-z0-9._-]{1,200})")
+"""How problems name a topic: by these words, in an object's key, or in a path."""
+_FORBIDDEN = "urn:braidmq:forbidden"
+_OWN_FAULT = 500
 _WORD = re.compile(r"[A-Za-z0-9._-]+")
 _ROUTE_WORDS = frozenset(word for _, template in NEEDS for word in template.split("/"))
 _PLAIN = frozenset(("type", "title", "status", "retryable", "request_id"))
@@ -25,11 +29,15 @@ _PLAIN = frozenset(("type", "title", "status", "retryable", "request_id"))
 
 
 class HiddenNames:
-    """What problems of one request must not name.
+    """What problems of one request must not name: any topic that its principal may not observe.
 
-    That is the topic group of the topics that it names, and whatever topic the key of an object belongs to. Where there
-    is such a group, whatever else stands in the request's address is hidden too: else a guess would be known by being
-    hidden, or by being shown.
+    Where a problem says that something is a topic, its name is looked at, and that alone. So a text of the request,
+    which may be a guess, is answered in the same way whether there is such a topic or not: the words of a problem
+    depend on what the request says, and on what its principal may see.
+
+    What goes wrong in the broker or on the store may be told in words of other programs, which have no texts of bodies
+    in them. There the topic group of the topics that the request names is hidden wherever it stands, and so is whatever
+    else stands in the request's address: else a guess would be known by being hidden, or by being shown.
     """
 
     def __init__(self, broker: Broker, principal: Principal, topics: Iterable[str], scope: Scope) -> None:
@@ -42,13 +50,27 @@ class HiddenNames:
 
     def problem(self, document: dict[str, Any]) -> dict[str, Any]:
         """A problem without the names."""
+        if document.get("type") == _FORBIDDEN:
+            return document  # it names what the request itself has named
         told = {key: value for key, value in document.items() if key not in _PLAIN}
+        if document.get("status", 0) >= _OWN_FAULT:
+            told = self._without_group(told)
+        return document | _mapped(told, self._unnamed)
+
+    def _unnamed(self, text: str) -> str:
+        return _NAMED.sub(lambda found: found[1] + (found[2] if self._sees(found[2]) else HIDDEN), text)
+
+    def _sees(self, name: str) -> bool:
+        return self._principal.sees(name) or self._principal.sees(name.rstrip("."))
+
+    def _without_group(self, told: dict[str, Any]) -> dict[str, Any]:
         groups = {self._broker.topics.group_of(topic) for topic in self._topics}
         hidden = {name for name in groups if name is not None and not self._principal.sees(name)}
-        if hidden:
-            hidden |= self._given() - self._topics
-        hidden |= {name for text in _texts(told) for name in _KEY.findall(text) if not self._principal.sees(name)}
-        return document | (_without(hidden, told) if hidden else told)
+        hidden |= {name for text in _texts(told) for _, name in _NAMED.findall(text) if not self._sees(name)}
+        if not hidden:
+            return told
+        hidden |= self._given() - self._topics
+        return _mapped(told, lambda text: _WORD.sub(lambda found: _shown(found[0], hidden), text))
 
     def _given(self) -> set[str]:
         """The words of the address that the client has chosen."""
@@ -107,13 +129,16 @@ def _words(text: str) -> Iterator[str]:
         yield word.rstrip(".")
 
 
-def _without(hidden: Set[str], value: Any) -> Any:
-    """The same with each hidden word replaced; what a name is a part of is another name."""
+def _mapped(value: T, change: Callable[[str], str]) -> T:
+    """The same with each text in it changed."""
+    changed: Any = value
     if isinstance(value, str):
-        return _WORD.sub(lambda found: _shown(found[0], hidden), value)
-    if isinstance(value, dict):
-        return {key: _without(hidden, each) for key, each in value.items()}
-    return [_without(hidden, each) for each in value] if isinstance(value, list) else value
+        changed = change(value)
+    elif isinstance(value, dict):
+        changed = {key: _mapped(each, change) for key, each in value.items()}
+    elif isinstance(value, list):
+        changed = [_mapped(each, change) for each in value]
+    return cast(T, changed)
 
 
 def _shown(word: str, hidden: Set[str]) -> str:

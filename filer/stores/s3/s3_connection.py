@@ -40,6 +40,12 @@ class S3Connection:
                 self._client = client
             return self._client
 
+    @property
+    def ca_file(self) -> str | None:
+        """Which certificates a store is believed by, where not the usual ones (`AWS_CA_BUNDLE`)."""
+        found: str | None = get_session().get_config_variable("ca_bundle")
+        return found
+
     def _answered(self, parsed: Any, **_: Any) -> None:
         self._on_date(parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", ""))
 

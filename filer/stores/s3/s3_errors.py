@@ -41,7 +41,7 @@ INVALID_RANGE = 416
 NOT_FOUND = 404
 # Some 4xx are temporary: the server gave up waiting, or asks the client to slow down.
 _TEMPORARY_CODES = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "OperationAborted"}
-_TEMPORARY_STATUSES = {408, 409, 425, 429}
+TEMPORARY_STATUSES = {408, 409, 425, 429}
 # How many libraries an error passes through at most.
 _DEEPEST = 20
 
@@ -65,7 +65,7 @@ def explain_client_error(error: ClientError, what: str) -> StoreError:
         if code == "NoSuchBucket":
             return StoreRefused(f"{message}: there is no such bucket; create it or name another", cause=code)
         return ObjectNotFound(f"{message}: there is no such object")
-    if code in _TEMPORARY_CODES or status in _TEMPORARY_STATUSES or (status >= 500 and status not in _HINTS):
+    if code in _TEMPORARY_CODES or status in TEMPORARY_STATUSES or (status >= 500 and status not in _HINTS):
         return OutcomeUnknown(message, cause=str(status))
     detail = error.response.get("Error", {}).get("Message", "")
     told = ": ".join(part for part in (message, detail, _HINTS.get(status, "")) if part)

@@ -21,6 +21,7 @@ from filer.errors import (
     StoreRefused,
 )
 from filer.stores.byte_range import resolve_range
+from filer.stores.exact_stream import ExactStream
 from filer.stores.object_keys import check_folder, check_key, check_prefix
 from filer.stores.s3.s3_body import Body
 from filer.stores.s3.s3_checksums import PutChecksums
@@ -35,6 +36,7 @@ from filer.stores.s3.s3_errors import (
     status_of,
 )
 from filer.stores.s3.s3_settings import S3Settings
+from filer.stores.s3.s3_streaming import S3Streaming, checked_chunks
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
 from filer.stores.store_time import StoreTime
 from filer.times import microseconds
@@ -52,7 +54,7 @@ DATE_RESOLUTION_US = 1_000_000
 TIME_KEY = "cluster/cluster.json"
 """Asked for when only the time of the answer is wanted; it need not exist."""
 
-_TRAITS = StoreTraits(puts_are_billed=True, puts_at_once=64)
+_TRAITS = StoreTraits(puts_are_billed=True, puts_at_once=64, presigns=True)
 
 
 class S3Store:
@@ -69,6 +71,7 @@ class S3Store:
         self._checksums = PutChecksums()
         self._connection = S3Connection(settings, on_date=self._record_date)
         self._last_date: tuple[str, int] = ("", 0)
+        self._streaming: S3Streaming | None = None
 
     @property
     def traits(self) -> StoreTraits:
@@ -117,6 +120,21 @@ class S3Store:
                 if status_of(error) == PRECONDITION_FAILED:
                     raise ObjectExists(f"{key} exists already") from None
                 raise
+
+    async def create_from_stream(
+        self, key: str, chunks: AsyncIterator[bytes], *, size_bytes: int, sha256: str | None
+    ) -> str:
+        """As `StreamingStore.create_from_stream`, by a presigned put: signatures of others cover the whole body.
+
+        Stopped anywhere before the last chunk is sent, the store has an incomplete request, of which it keeps nothing.
+        """
+        check = ExactStream(size_bytes=size_bytes, sha256=sha256)
+        expires_seconds = int(self._settings.request_timeout_seconds) + 60
+        presigned = await self.presign_create(key, size_bytes=size_bytes, sha256=None, expires_seconds=expires_seconds)
+        if self._streaming is None:
+            self._streaming = S3Streaming(self._settings, self._connection.ca_file)
+        self._record_date(await self._streaming.put(key, presigned, checked_chunks(chunks, check)))
+        return check.finish()
 
     async def replace(self, key: str, data: Data, *, etag: str) -> str:
         """As `Store.replace`, by `If-Match`."""
@@ -251,7 +269,7 @@ class S3Store:
 
     async def presign_create(
         self, key: str, *, size_bytes: int, sha256: str | None, expires_seconds: int
-    ) -> PresignedRequest | None:
+    ) -> PresignedRequest:
         """A signed PUT that binds the length, `If-None-Match: *` and the SHA-256, if given.
 
         Raises `InvalidInput` if S3 accepts no object of that size in one request.
@@ -288,6 +306,9 @@ class S3Store:
     async def close(self) -> None:
         """Close the connections."""
         await self._connection.close()
+        if self._streaming is not None:
+            await self._streaming.close()
+            self._streaming = None
 
     def _name(self, key: str) -> str:
         return self._settings.prefix + check_key(key)

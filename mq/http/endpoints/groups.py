@@ -22,6 +22,7 @@ from mq.http.consuming.group_bodies import (
     ResetBody,
 )
 from mq.http.consuming.group_router import GroupRouter
+from mq.http.consuming.hidden_letters import dead_letter_topic, without_hidden_letters
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
 from mq.http.principals import check_members, principal_of
@@ -32,6 +33,7 @@ from mq.peers.group_call import GroupRequest
 from mq.security.caller import credential_of
 from mq.security.needs import need_of
 
+_DESCRIBING = ("put", "describe", "reset")
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]
 _SETTINGS = {"requestBody": {"content": {JSON: {"schema": {"type": "object"}}}}}
@@ -43,14 +45,17 @@ def groups_router(broker: Broker) -> APIRouter:
 
     async def serve(request: Request, topic: str, group: str, operation: str, most_bytes: int) -> Response:
         body = await read_body(request, most_bytes)
-        if operation == "put" and (dead_letters := _dead_letter_topic(body)) not in (None, topic, f"{topic}.dead"):
+        if operation == "put" and (dead_letters := dead_letter_topic(body)) not in (None, topic, f"{topic}.dead"):
             # The brokers would publish there for whoever may manage this group.
             principal_of(request).require("publish", dead_letters)
         asked = GroupRequest(topic, group, operation, body)
         with broker.read_budget.lease() as lease:
             # Who reads pages waits for other readers of pages, and not for consumers.
             lease.turns = broker.turns.others
-            return response_of(await groups.serve(asked, lease), lease)
+            answer = await groups.serve(asked, lease)
+            if operation in _DESCRIBING:
+                answer = without_hidden_letters(answer, topic, principal_of(request))
+            return response_of(answer, lease)
 
     @router.get("/v1/topics/{topic}/groups")
     async def list_groups(
@@ -145,12 +150,3 @@ def groups_router(broker: Broker) -> APIRouter:
     add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
     add("extensions", ExtensionBody, "Have leases run longer.")
     return router
-
-
-def _dead_letter_topic(settings: bytes) -> str | None:
-    """The topic for dead letters that these settings of a group name; None if they name none that could be one."""
-    try:
-        named = orjson.loads(settings or b"{}")["dead_letter"]["topic"]
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        return None
-    return named if isinstance(named, str) else None

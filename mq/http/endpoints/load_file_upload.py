@@ -38,7 +38,7 @@ class LoadFileUpload:
         if broker.draining.is_set():
             raise Draining()
         payloads = broker.payloads
-        if payloads is None:
+        if payloads is None or broker.store.traits.presigns:
             raise NotFound("load", "files of a load go to the URL that POST …/urls gave, on the object store itself")
         declared = dict(scope["headers"]).get(b"content-length", b"")
         if not _DIGITS.match(declared):

@@ -1,4 +1,4 @@
-"""`PUT /v1/topics/{topic}/uploads/{id}`: takes payloads if the store cannot presign URLs."""
+"""`PUT /v1/topics/{topic}/uploads/{id}`: takes payloads for which the client has no address of the store's own."""
 
 import re
 from collections.abc import AsyncIterator
@@ -11,6 +11,7 @@ from filer.errors import ObjectExists
 from mq.base.errors import Conflict, Draining, InvalidReference, NotFound
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
+from mq.http.principals import PRINCIPAL
 from mq.http.reply import Reply
 
 _DIGITS = re.compile(rb"[0-9]{1,16}\Z")
@@ -33,7 +34,7 @@ class PayloadUpload:
             raise Draining()
         stored_by = (await broker.topics.view(topic)).runtime.topic
         payloads = broker.payloads
-        if payloads is None:
+        if payloads is None or (broker.store.traits.presigns and scope[PRINCIPAL].sees(stored_by)):
             raise NotFound("upload", "payloads go to the URL that POST …/uploads gave, on the object store itself")
         upload = broker.uploads.parse(stored_by, upload_id)
         if broker.clock.now_us() > upload.expires_us:

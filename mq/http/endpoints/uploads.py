@@ -11,7 +11,7 @@ from filer.times import rfc3339
 from mq.base.errors import BodyTooLarge, Draining
 from mq.broker import Broker
 from mq.http.json_body import JsonBody, body_schema, parse_body
-from mq.http.principals import presigned_seconds
+from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 
@@ -42,12 +42,15 @@ def uploads_router(broker: Broker) -> APIRouter:
             raise BodyTooLarge(f"an upload has at most {limit_bytes} bytes", limit_bytes, path)
         upload = broker.uploads.issue(stored, wanted.size, wanted.sha256)
         left_seconds = max((upload.expires_us - broker.clock.now_us()) // 1_000_000, 1)
-        presigned = await broker.store.presign_create(
-            keys.upload(stored, upload.id),
-            size_bytes=wanted.size,
-            sha256=wanted.sha256,
-            expires_seconds=presigned_seconds(request, broker.clock, left_seconds),
-        )
+        presigned = None
+        # An address has the name of the topic group in it, which not everybody may know who may publish to a member.
+        if principal_of(request).sees(stored):
+            presigned = await broker.store.presign_create(
+                keys.upload(stored, upload.id),
+                size_bytes=wanted.size,
+                sha256=wanted.sha256,
+                expires_seconds=presigned_seconds(request, broker.clock, left_seconds),
+            )
         answer = {
             "upload": upload.id,
             "url": presigned.url if presigned else f"{str(request.base_url).rstrip('/')}{path}/{upload.id}",

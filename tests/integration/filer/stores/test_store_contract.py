@@ -291,16 +291,13 @@ async def test_fence_check_passes_and_leaves_nothing(store: Store) -> None:
     assert await keys_of(store) == []
 
 
-@pytest.fixture(params=["memory", "local"])
-async def streaming(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MemoryStore | LocalStore]:
-    clock = SystemClock()
-    made = MemoryStore(clock=clock) if request.param == "memory" else LocalStore(tmp_path / "root", clock=clock)
-    yield made
-    await made.close()
+@pytest.fixture
+def streaming(store: MemoryStore | LocalStore | S3Store) -> MemoryStore | LocalStore | S3Store:
+    return store
 
 
 @pytest.mark.parametrize("given_sha256", [None, sha256(b"one two").hexdigest(), sha256(b"one two").hexdigest().upper()])
-async def test_create_from_stream(streaming: MemoryStore | LocalStore, given_sha256: str | None) -> None:
+async def test_create_from_stream(streaming: MemoryStore | LocalStore | S3Store, given_sha256: str | None) -> None:
     assert isinstance(streaming, StreamingStore)
     digest = await streaming.create_from_stream(
         "folder/key", chunked(b"one", b"", b" two"), size_bytes=7, sha256=given_sha256
@@ -322,14 +319,14 @@ async def test_create_from_stream(streaming: MemoryStore | LocalStore, given_sha
     ],
 )
 async def test_create_from_stream_checks_what_comes(
-    streaming: MemoryStore | LocalStore, size_bytes: int, given_sha256: str | None, complaint: str
+    streaming: MemoryStore | LocalStore | S3Store, size_bytes: int, given_sha256: str | None, complaint: str
 ) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         await streaming.create_from_stream("key", chunked(b"one", b" two"), size_bytes=size_bytes, sha256=given_sha256)
     assert await keys_of(streaming) == []
 
 
-async def test_create_from_broken_stream_stores_nothing(streaming: MemoryStore | LocalStore) -> None:
+async def test_create_from_broken_stream_stores_nothing(streaming: MemoryStore | LocalStore | S3Store) -> None:
     async def breaking() -> AsyncIterator[bytes]:
         yield b"one"
         raise ConnectionResetError
@@ -339,6 +336,7 @@ async def test_create_from_broken_stream_stores_nothing(streaming: MemoryStore |
     assert await keys_of(streaming) == []
 
 
+@pytest.mark.parametrize("store", ["memory", "local"], indirect=True)
 async def test_no_presigning_without_a_server(streaming: MemoryStore | LocalStore) -> None:
     assert await streaming.presign_get("key", expires_seconds=60) is None
     assert await streaming.presign_create("key", size_bytes=1, sha256=None, expires_seconds=60) is None

@@ -20,6 +20,7 @@ from filer.stores.open_store import open_store
 from filer.stores.store_address import StoreAddress
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
+from tests.support.token_maker import TokenMaker
 
 MIB = 1024 * 1024
 UPLOADS = "/v1/topics/t/uploads"
@@ -207,6 +208,41 @@ async def test_from_upload_to_reader_on_s3(s3: HttpBroker) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         assert (await client.get(redirect.headers["location"])).content == data
     check_problem(await s3.client.put(f"{UPLOADS}/{upload['upload']}", content=data), 404, "upload-not-found", "URL")
+
+
+@pytest.mark.parametrize("size_bytes", [0, 3 * MIB + 17])
+async def test_who_may_not_see_the_topic_group_of_a_member_sends_payloads_to_the_broker(
+    s3_endpoint: str, s3_bucket: str, tmp_path: Path, size_bytes: int
+) -> None:
+    """The store's own address has the group's name in it. Whoever may see that gets it, and sends nothing here."""
+    maker = TokenMaker(now_seconds=SystemClock().now_us() / 1e6)
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    store = open_store(StoreAddress(f"s3://{s3_bucket}/prefix", s3_endpoint), SystemClock())
+    everything, member = ({"authorization": f"Bearer {maker.token(grant)}"} for grant in ("topic:*:*", "topic:t:*"))
+    data = os.urandom(size_bytes)
+    async with http_broker(store, authorizer="tokens", token_keys=tmp_path / "keys.json", audit="off") as broker:
+        client = broker.client
+        (await client.put("/v1/topic-groups/hush", json={"topics": ["t"]}, headers=everything)).raise_for_status()
+        known = (await client.post(UPLOADS, json={"size": size_bytes}, headers=everything)).json()
+        assert known["url"].startswith(s3_endpoint)
+        refused = await client.put(f"{UPLOADS}/{known['upload']}", content=data, headers=everything)
+        check_problem(refused, 404, "upload-not-found", "URL")
+
+        wanted = {"size": size_bytes, "sha256": sha256(data)}
+        issued = (await client.post(UPLOADS, json=wanted, headers=member)).json()
+        assert issued["url"] == f"{broker.url}{UPLOADS}/{issued['upload']}" and issued["headers"] == {}
+        path = f"{UPLOADS}/{issued['upload']}"
+        if data:
+            refused = await client.put(path, content=bytes(size_bytes), headers=member)
+            assert "hush" not in check_problem(refused, 422, "invalid-request", "SHA-256 is")["detail"]
+        stored = await client.put(path, content=data, headers=member)
+        assert stored.status_code == 201 and stored.json()["sha256"] == sha256(data)
+        refused = await client.put(path, content=data, headers=member)
+        assert "hush" not in check_problem(refused, 409, "upload-exists")["detail"]
+        rows = {"messages": [{"key": "k", "ref": {"upload": issued["upload"]}}]}
+        (await client.post(MESSAGES, json=rows, headers=member)).raise_for_status()
+        read = await client.get(f"{MESSAGES}/0-0/payload", headers=member)
+        assert (read.status_code, read.content) == (200, data)
 
 
 async def test_files_on_s3_are_presigned(s3: HttpBroker) -> None:

@@ -43,13 +43,38 @@ def test_neither_the_group_of_a_member_nor_whose_an_object_is(groups: dict[str, 
 @pytest.mark.parametrize("guess", ["hush", "push", "hush-2"])
 def test_a_guess_is_told_from_no_other(guess: str) -> None:
     """Wherever it stands in the address, however it is written, and how many others stand beside it."""
-    problem = {"detail": f"'{guess}' is no marker of topic group 'hush'; orders-m is in it."}
-    told = {"detail": "'(hidden)' is no marker of topic group '(hidden)'; orders-m is in it."}
+    problem = {"status": 503, "detail": f"'{guess}' is no marker of topic group 'hush'; orders-m is in it."}
+    told = {"status": 503, "detail": "'(hidden)' is no marker of topic group '(hidden)'; orders-m is in it."}
     escaped = "".join(f"%{ord(each):02x}" for each in guess)
     for query in (f"from={guess}", f"from={escaped}", f"from=a,b,{guess}+c"):
         assert hidden_names(groups={"orders-m": "hush"}, query=query.encode()).problem(problem) == told
     path = f"/v1/topics/orders-m/loads/{guess}"
     assert hidden_names(groups={"orders-m": "hush"}, path=path).problem(problem) == told
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422])
+@pytest.mark.parametrize("group", ["hush", "push"])
+def test_what_a_request_says_is_told_by_its_words_alone(group: str, status: int) -> None:
+    """A guess in a body is shown or hidden by where it stands, and not by whether it is the group's name."""
+    hidden = hidden_names(groups={"orders-m": group})
+    for detail, told in (
+        (
+            f"hush is no number; topic group '{group}' has 1 segment",
+            "hush is no number; topic group '(hidden)' has 1 segment",
+        ),
+        (f"'push': topic '{group}' has no segment 7", "'push': topic '(hidden)' has no segment 7"),
+        (f"get an id from POST /v1/topics/{group}/uploads", "get an id from POST /v1/topics/(hidden)/uploads"),
+        (f"create it with PUT /v1/topic-groups/{group}", "create it with PUT /v1/topic-groups/(hidden)"),
+        ("x topic group 'hush' y", "x topic group '(hidden)' y"),
+        ("topic 'orders-x' is in topic group 'push", "topic 'orders-x' is in topic group '(hidden)"),
+        ("topics/hush/topic.json and topics/orders-x/a", "topics/(hidden)/topic.json and topics/orders-x/a"),
+    ):
+        assert hidden.problem({"status": status, "detail": detail}) == {"status": status, "detail": told}
+
+
+def test_a_refusal_names_what_the_request_has_named() -> None:
+    refusal = {"type": "urn:braidmq:forbidden", "status": 403, "detail": "'ann' may not publish topic 'bills'"}
+    assert hidden_names(groups={"orders-m": "bills"}).problem(refusal) == refusal
 
 
 def test_what_one_may_observe_is_shown_and_so_is_what_one_gave() -> None:

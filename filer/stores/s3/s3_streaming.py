@@ -1,0 +1,77 @@
+"""Puts of objects whose bytes come from somewhere else while they are sent: none of them is ever whole in memory."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+
+import httpx2
+
+from filer.errors import ObjectExists, OutcomeUnknown, StoreRefused
+from filer.stores.exact_stream import ExactStream
+from filer.stores.s3.s3_errors import NOT_FOUND, PRECONDITION_FAILED, TEMPORARY_STATUSES
+from filer.stores.s3.s3_settings import S3Settings
+from filer.stores.store import PresignedRequest
+
+_SHOWN_BYTES = 300
+
+
+async def checked_chunks(chunks: AsyncIterator[bytes], check: ExactStream) -> AsyncIterator[bytes]:
+    """The chunks, the last of them only once all are what was announced. Raises `InvalidInput`.
+
+    Who sends them then breaks off before the end: the store has had fewer bytes than it was told, and keeps nothing.
+    """
+    held = b""
+    async for chunk in chunks:
+        check.add(chunk)
+        if chunk:
+            if held:
+                yield held
+            held = chunk
+    check.finish()
+    if held:
+        yield held
+
+
+async def _in_order(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk
+
+
+class S3Streaming:
+    """Sends presigned puts. Each is sent once, and waits for the store no longer than any other request."""
+
+    def __init__(self, settings: S3Settings, ca_file: str | None) -> None:
+        wait_seconds = settings.request_timeout_seconds
+        self._client = httpx2.AsyncClient(
+            verify=ssl.create_default_context(cafile=ca_file) if ca_file else True,
+            timeout=httpx2.Timeout(wait_seconds, connect=settings.connect_timeout_seconds),
+            limits=httpx2.Limits(max_connections=settings.pool_size),
+            follow_redirects=False,
+        )
+
+    async def put(self, key: str, presigned: PresignedRequest, chunks: AsyncIterator[bytes]) -> str:
+        """Send the chunks; returns the `Date` of the answer. Raises what `Store.create` raises, and what they raise."""
+        headers = {**presigned.headers, "User-Agent": "BraidMQ"}
+        # Of nothing at all, the head of the request is the whole of it.
+        first = await anext(chunks, b"")
+        try:
+            answer = await self._client.put(presigned.url, content=_in_order(first, chunks), headers=headers)
+        except httpx2.HTTPError as error:
+            # Perhaps it was stored, and the answer was lost.
+            raise OutcomeUnknown(f"{key!r}: {type(error).__name__} {error}", cause="connection") from error
+        if answer.status_code == PRECONDITION_FAILED:
+            raise ObjectExists(f"{key} exists already")
+        if answer.status_code >= 500 or answer.status_code in TEMPORARY_STATUSES:
+            raise OutcomeUnknown(f"{key!r}: the store answered {answer.status_code}", cause=str(answer.status_code))
+        if not answer.is_success:
+            why = "there is no such bucket" if answer.status_code == NOT_FOUND else answer.text[:_SHOWN_BYTES]
+            raise StoreRefused(
+                f"{key!r}: the store answered {answer.status_code}: {why}", cause=str(answer.status_code)
+            )
+        return answer.headers.get("date", "")
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._client.aclose()
