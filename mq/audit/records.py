@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import orjson
@@ -21,6 +21,8 @@ REFUSED = (401, 403)
 MOST_REQUEST_CHARACTERS = 300
 MANY = "(many)"
 """Stands for what was different among refusals that are counted together."""
+UNDER_WAY = " (under way)"
+"""Stands behind a request that was allowed when it came."""
 _UPLOAD = re.compile(r"(/v1/topics/[^/]*/uploads/).*", re.DOTALL)
 """The path of an upload: whoever has its id may write."""
 
@@ -82,6 +84,14 @@ def record_of(
         status,
         request_id,
     )
+
+
+def record_of_end(
+    principal: str, address: str, method: str, path: str, status: int, *, request_id: str = ""
+) -> AuditRecord:
+    """The record of an answer that goes on and on, and ends because of a refusal of that status."""
+    record = record_of(principal, address, method, path, status, request_id=request_id)
+    return replace(record, request=f"{record.request}{UNDER_WAY}")
 
 
 def _resource_of(need: Need) -> str:

@@ -5,6 +5,7 @@ Inside FastAPI the same endpoints would lose a quarter of their throughput to mi
 
 import contextlib
 import re
+from functools import partial
 from typing import NoReturn
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from filer.errors import BraidError
 from mq.base.errors import Forbidden, QuotaExceeded, Unauthenticated
 from mq.broker import Broker
+from mq.http.ended_permissions import record_end
 from mq.http.endpoints.load_file_upload import LoadFileUpload
 from mq.http.endpoints.payload_upload import PayloadUpload
 from mq.http.endpoints.publish import Publisher
@@ -83,7 +85,8 @@ class Dispatcher:
             need = need_of(method, path)
             scope[HIDDEN_NAMES] = hidden = HiddenNames(self._broker, scope[PRINCIPAL], [need.topic], scope)
             send = hidden.sender(send)
-            again = Rechecked(scope, receive, send, lambda: self._admit(scope, method, path), now_seconds)
+            admit, record = partial(self._admit, scope, method, path), partial(record_end, self._broker, scope)
+            again = Rechecked(scope, receive, send, admit, record, now_seconds)
             receive, send = again.receive, again.send
             refusal = await self._refusal_by_members(scope, need)
             if refusal is None and (share := self._broker.quotas.share(scope[PRINCIPAL].name)) is not None:

@@ -1,6 +1,6 @@
 """A request that takes long is looked at again: its token may end, or be revoked, while it is under way."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -10,6 +10,8 @@ from mq.http.reply import BrokenOff, problem_reply, send_reply
 from mq.http.web_pages import SAFE_METHODS
 from mq.security.standing import REVIEW_SECONDS
 
+RecordEnd = Callable[[BraidError], Awaitable[None]]
+"""Has it in the audit trail that an answer was broken off because of a refusal."""
 Admit = Callable[[], BraidError | None]
 """Why the request is not allowed now."""
 
@@ -23,10 +25,16 @@ class Rechecked:
     """
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, admit: Admit, now_seconds: Callable[[], float]
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        admit: Admit,
+        record_end: RecordEnd,
+        now_seconds: Callable[[], float],
     ) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self._admit, self._now_seconds = admit, now_seconds
+        self._admit, self._record_end, self._now_seconds = admit, record_end, now_seconds
         self._looked_seconds = now_seconds()
         path: str = scope["path"]
         # Subscriptions and sockets tell by themselves why they end (`Standing`).
@@ -53,6 +61,7 @@ class Rechecked:
             self._is_refused = True
             await send_reply(problem_reply(problem_of(refusal)), self._scope, self._send)
         else:
+            await self._record_end(refusal)
             raise BrokenOff
 
     def _refusal(self) -> BraidError | None:

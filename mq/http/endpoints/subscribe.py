@@ -14,12 +14,13 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Scope
 
 from filer.clock import Clock
-from filer.errors import UnreadableObject
+from filer.errors import BraidError, UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
 from mq.broker import Broker
 from mq.http.answers import negotiate
 from mq.http.chunks import Chunks, chunks_of
+from mq.http.ended_permissions import record_end
 from mq.http.formats import STREAM_FORMATS
 from mq.http.render import Part
 from mq.http.reply import PacedStream
@@ -168,10 +169,16 @@ class _Streams:
                 if broker.clock.monotonic_seconds() >= due_seconds:
                     yield form.keepalive(to_marker(topic, positions))
                     written_seconds = broker.clock.monotonic_seconds()
-            yield _written(form, end_of(view, positions, None, is_over(over), scope))
+            yield _written(form, end_of(view, positions, None, await self._refusal(over, scope), scope))
         except (PositionTooOld, UnreadableObject) as error:
             # All that could be read before it was sent.
-            yield _written(form, end_of(view, positions, error, is_over(over), scope))
+            yield _written(form, end_of(view, positions, error, await self._refusal(over, scope), scope))
+
+    async def _refusal(self, over: Over | None, scope: Scope) -> BraidError | None:
+        """Why the permission is over, once that is recorded; None if it is not."""
+        if (refusal := is_over(over)) is not None:
+            await record_end(self._broker, scope, refusal)
+        return refusal
 
     async def _follow(self, place: Place, chunks: Chunks, over: Over | None) -> Positions:
         """Have all that comes written to a stream that has got all there is; the positions at which that ended."""

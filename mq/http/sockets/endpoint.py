@@ -13,6 +13,7 @@ from mq.audit.records import record_of
 from mq.base.errors import AuditFailed, Forbidden, Unauthenticated
 from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
+from mq.http.ended_permissions import record_end
 from mq.http.endpoints.publish import Publisher
 from mq.http.guard import Guard
 from mq.http.hidden_names import hidden_names
@@ -106,7 +107,7 @@ class _Opened(Response):
             await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
             try:
                 name, quotas = scope[PRINCIPAL].name, self._broker.quotas
-                await self._session.run(standing, lambda: quotas.share(name))
+                await self._session.run(standing, lambda: quotas.share(name), partial(record_end, self._broker, scope))
             finally:
                 self._wire.close(INTERNAL_ERROR, "something went wrong in the broker")
         await send({"type": "http.response.body", "body": b""})

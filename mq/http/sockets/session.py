@@ -52,6 +52,9 @@ LONGEST_REST_SECONDS = 0.5
 Permit = Callable[[str, str], Awaitable[BraidError | None]]
 """Why the client may not do what a request over HTTP of that method and path would. It is in the audit trail then."""
 
+RecordEnd = Callable[[BraidError], Awaitable[None]]
+"""Has it in the audit trail that the socket ends because of a refusal."""
+
 
 class Session:
     """One socket."""
@@ -82,9 +85,9 @@ class Session:
         self._permitted: set[str] = set()
         self._standing: Standing | None = None
 
-    async def run(self, standing: Standing | None, share: Callable[[], Share | None] = lambda: None) -> None:
+    async def run(self, standing: Standing | None, share: Callable[[], Share | None], record_end: RecordEnd) -> None:
         """Serve it until either side ends it, or the permission to open it is over."""
-        self._standing = standing
+        self._standing, self._record_end = standing, record_end
         if standing is not None:
             standing.over.add_done_callback(lambda _: self._wire.wake())
         self._answers.write([orjson.dumps({"hello": self._hello()})])
@@ -222,6 +225,7 @@ class Session:
         if self._wire.is_open and (refusal := self._refusal()) is not None:
             await self._subscriptions.stop("refused")
             await self._publishes.finished()
+            await self._record_end(refusal)
             self._fail(refusal, POLICY_VIOLATION)
         elif self._wire.is_open:
             await self._subscriptions.stop("draining")

@@ -191,3 +191,43 @@ def test_which_routes_change_something() -> None:
     }
     # To look at the policy takes the same right, and changes nothing.
     assert manage - recorded == {("GET", "/v1/cluster/policy")}
+
+
+async def test_what_is_under_way_is_recorded_when_its_token_ends_it(broker: HttpBroker, maker: TokenMaker) -> None:
+    """A subscription, and a socket: before either is told, and once each. Who goes by itself leaves nothing behind."""
+    client = broker.client
+    (await client.put("/v1/topics/orders")).raise_for_status()
+    (await client.post("/v1/topics/orders/messages", content=b"x")).raise_for_status()
+    who = bearer(maker.token("topic:orders:read", sub="bob", jti="t2"))
+    path = "/v1/topics/orders/subscribe"
+    async with client.stream("GET", path, headers=who) as left:
+        assert left.status_code == 200
+    before = len(await trail(broker))
+    ended = asyncio.Event()
+
+    async def subscribe() -> str:
+        told = ""
+        async with client.stream("GET", f"{path}?from=earliest", headers=who) as answer:
+            async for line in answer.aiter_lines():
+                told += line
+                ended.set()
+        return told
+
+    reading = asyncio.create_task(subscribe())
+    await ended.wait()
+    async with socket_client(broker.url, "orders", additional_headers=who) as socket:
+        policy = await client.get("/v1/cluster/policy")
+        revoked = {"revoked_tokens": [{"id": "t2", "until": "2100-01-01T00:00:00Z"}]}
+        put = await client.put("/v1/cluster/policy", json=revoked, headers={"if-match": policy.headers["etag"]})
+        put.raise_for_status()
+        assert (await socket.end())[0] == 1008
+    assert "the token is revoked" in await reading
+    told = [
+        (each["principal"], each["request"], each["outcome"], each["status"], each["count"])
+        for each in (await trail(broker))[before:]
+    ]
+    assert sorted(told) == [
+        ("ann", "PUT /v1/cluster/policy", "done", 200, 1),
+        ("bob", "GET /v1/topics/orders/socket (under way)", "refused", 401, 1),
+        ("bob", f"GET {path} (under way)", "refused", 401, 1),
+    ]

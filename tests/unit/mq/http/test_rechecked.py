@@ -24,14 +24,20 @@ class World:
         self.refusal: BraidError | None = None
         self.sent: list[Message] = []
         self.looks = 0
+        self.recorded: list[BraidError] = []
         scope: dict[str, Any] = {"type": "http", "method": method, "path": path}
-        self.request = Rechecked(scope, self._receive, self._send, self._admit, lambda: self.now_seconds)
+        self.request = Rechecked(
+            scope, self._receive, self._send, self._admit, self._record_end, lambda: self.now_seconds
+        )
 
     async def _receive(self) -> Message:
         return BODY
 
     async def _send(self, message: Message) -> None:
         self.sent.append(message)
+
+    async def _record_end(self, refusal: BraidError) -> None:
+        self.recorded.append(refusal)
 
     def _admit(self) -> BraidError | None:
         self.looks += 1
@@ -57,7 +63,7 @@ async def test_an_answer_that_has_begun_is_broken_off() -> None:
     world.revoke()
     with pytest.raises(BrokenOff):
         await world.request.send(PIECE)
-    assert world.sent == [START, PIECE]
+    assert world.sent == [START, PIECE] and world.recorded == [world.refusal]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +91,7 @@ async def test_what_lasts_tells_its_end_by_itself(path: str) -> None:
     world.revoke()
     await world.request.send(START)
     await world.request.send(PIECE)
-    assert world.sent == [START, PIECE]
+    assert world.sent == [START, PIECE] and world.recorded == []
 
 
 async def test_it_is_looked_at_from_time_to_time() -> None:

@@ -1,0 +1,34 @@
+"""What was under way, and ends because its credential has ended, is in the audit trail as a refusal is."""
+
+import contextlib
+
+from starlette.types import Scope
+
+from filer import request_ids
+from filer.errors import BraidError
+from mq.audit.records import record_of_end
+from mq.base.errors import AuditFailed
+from mq.broker import Broker
+from mq.http.principals import PRINCIPAL
+from mq.http.problems import problem_of
+from mq.security.caller import caller_of
+
+
+async def record_end(broker: Broker, scope: Scope, refusal: BraidError) -> None:
+    """Have it recorded before the client is told why its answer, subscription or socket ends.
+
+    It gets nothing more meanwhile. Stopped before that, the client is told nothing. Where the trail cannot be written,
+    which that has logged, it ends all the same: going on would be worse.
+    """
+    if broker.audit is None:
+        return
+    record = record_of_end(
+        scope[PRINCIPAL].name,
+        caller_of(scope).address,
+        scope["method"],
+        scope["path"],
+        problem_of(refusal).status,
+        request_id=request_ids.current() or "",
+    )
+    with contextlib.suppress(AuditFailed):
+        await broker.audit.record(record)
