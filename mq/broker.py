@@ -71,8 +71,10 @@ from mq.peers.refusal_teller import RefusalTeller
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.security.access import access_of
+from mq.security.grants import Pattern
 from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.segment_observer import SegmentObserver
+from mq.topic.stored_bytes import stored_bytes
 from mq.topic.topic_faults import TopicFaults
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
@@ -157,7 +159,9 @@ class Broker:
         self.metrics = Metrics(settings.metrics_topics)
         self.access = access_of(settings, clock, store, self.metrics.cluster.policy_failures.inc)
         in_force = self.access.policy
-        self.quotas = Quotas(lambda: None if in_force is None else in_force.policy, clock.monotonic_seconds)
+        self.quotas = Quotas(
+            lambda: None if in_force is None else in_force.policy, clock.monotonic_seconds, self._stored_bytes
+        )
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
         self.draining = asyncio.Event()
@@ -589,6 +593,7 @@ class Broker:
         self.draining.set()
         await self.repair.close()
         await self.patience.close()
+        self.quotas.close()
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -629,6 +634,9 @@ class Broker:
             await asyncio.wait_for(self.incarnation.stopped(ends), STOP_NOTE_SECONDS)
         except (BraidError, TimeoutError) as error:
             _log.warning("stop_not_noted", broker=self.id, error=error)
+
+    async def _stored_bytes(self, topics: Pattern) -> int:
+        return await stored_bytes([runtime for runtime in self.topics.values() if topics.matches(runtime.topic)])
 
     def _share_with_cache(self, held_bytes: int) -> None:
         """Have the cache of files give its room to answers, above the share that they need all the time."""

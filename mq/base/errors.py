@@ -148,11 +148,16 @@ class PreconditionMissing(BraidError):
 
 
 class QuotaExceeded(BraidError):
-    """A principal has had what `limit` of its quota allows, which is `value`; more in `wait_seconds`."""
+    """A principal has had what `limit` of its quota allows, which is `value`; more in `wait_seconds`.
 
-    def __init__(self, limit: str, value: int, wait_seconds: float) -> None:
-        super().__init__(f"the quota of this principal has {limit} = {value} at each broker: more in a while")
-        self.limit, self.value, self.wait_seconds = limit, value, wait_seconds
+    `used`: how much it has, where that is no rate.
+    """
+
+    def __init__(
+        self, limit: str, value: int, wait_seconds: float, told: str | None = None, *, used: int | None = None
+    ) -> None:
+        super().__init__(told or f"the quota of this principal has {limit} = {value} at each broker: more in a while")
+        self.limit, self.value, self.wait_seconds, self.used = limit, value, wait_seconds, used
 
     @property
     def retry_after_seconds(self) -> int:

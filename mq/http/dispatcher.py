@@ -21,7 +21,7 @@ from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
 from mq.http.hidden_names import HIDDEN_NAMES, HiddenNames
 from mq.http.internal.endpoint import InternalEndpoint
-from mq.http.metered import Metered, creates_topic, may_wait
+from mq.http.metered import Metered, closing, creates_topic, may_wait
 from mq.http.principals import PRINCIPAL, check_members
 from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
@@ -98,16 +98,17 @@ class Dispatcher:
         """Serve a request within the quota of its principal."""
         method, path = scope["method"], scope["path"]
         try:
+            share.sit(caller_of(scope).seat)
             share.begin(need)
             if creates_topic(method, path) and self._broker.topics.get(need.topic) is None:
                 share.check_new_topic()
             stream = share.stream() if may_wait(path, scope["query_string"]) else contextlib.nullcontext()
             with stream:
-                metered = Metered(scope, receive, send, share, self._broker.clock, need.action)
+                metered = Metered(scope, receive, send, share, self._broker.clock, need)
                 await self._serve(scope, metered.receive, metered.send, None)
         except QuotaExceeded as refusal:
             await self._broker.clock.sleep(HOLD_SECONDS)
-            await self._serve(scope, receive, send, refusal)
+            await self._serve(scope, receive, closing(send) if refusal.limit == "connections" else send, refusal)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, refusal: BraidError | None) -> None:
         """Serve a request that is allowed, or say why it is not."""

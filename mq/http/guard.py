@@ -58,19 +58,24 @@ class Guard:
             raise refusal
         return principal
 
-    def allows_publish(self, caller: Caller, path: str, topic: str, authorization: bytes | None) -> bool:
-        """Whether a publish to a topic's messages is allowed, if `admit` has found nothing in its headers before."""
+    def publisher(self, caller: Caller, path: str, topic: str, authorization: bytes | None) -> Principal | None:
+        """Who publishes to a topic's messages, if `admit` has found nothing in the headers before; None if nobody may.
+
+        Where no token says who it is, it is whoever is trusted.
+        """
         credential = self._credential(caller, authorization)
+        principal = TRUSTED
         if self._credentials is not None and credential is not None:
             try:
-                allowed = self._credentials.principal(credential).grants.allow("publish", topic)
+                principal = self._credentials.principal(credential)
             except Unauthenticated:
-                return False
+                return None
+            allowed = principal.grants.allow("publish", topic)
         elif self._local is not None:
             allowed = self._local.serves(caller)
         else:
             allowed = self._credentials is None
-        return allowed and why_not_changed(path) is None
+        return principal if allowed and why_not_changed(path) is None else None
 
     def _credential(self, caller: Caller, authorization: bytes | None) -> Credential | None:
         """What a request is allowed for: its token, else the certificate of its connection, where that counts."""

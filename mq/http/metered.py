@@ -9,6 +9,7 @@ from mq.bodies.arriving_body import arriving_body
 from mq.http.chunks import withdraw_chunks
 from mq.http.reply import WHOLE_BODY
 from mq.limits.quotas import Share
+from mq.security.needs import Need
 
 _LONGEST_REST_SECONDS = 1.0
 _GOES_ON = ("/subscribe",)
@@ -19,9 +20,10 @@ _MAY_WAIT = ("/subscribe", "/socket", "/claims")
 class Metered:
     """The two ways of one ASGI connection. What goes on and on rests while its principal owes something."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, action: str) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, need: Need) -> None:
         self._receive, self._send, self._share, self._clock = receive, send, share, clock
-        self._publishes, self._reads = action in ("publish", "load"), action in ("read", "consume")
+        self._topic = need.topic
+        self._publishes, self._reads = need.action in ("publish", "load"), need.action in ("read", "consume")
         self._arriving, self._read_bytes = arriving_body(scope), 0
         self._rests = scope["path"].endswith(_GOES_ON)
         self._creates = creates_topic(scope["method"], scope["path"])
@@ -33,7 +35,8 @@ class Metered:
         """The next part of the body."""
         message = await self._receive()
         if self._publishes and message["type"] == "http.request":
-            self._share.published(len(message.get("body", b"")) or self._read_in_place())
+            size_bytes = len(message.get("body", b"")) or self._read_in_place()
+            self._share.published(size_bytes, topic=self._topic)
         return message
 
     def _read_in_place(self) -> int:
@@ -64,6 +67,17 @@ def creates_topic(method: str, path: str) -> bool:
 def may_wait(path: str, query: bytes) -> bool:
     """Whether a request may stay open for long: it counts among its principal's streams."""
     return path.endswith(_MAY_WAIT) or b"wait=" in query
+
+
+def closing(send: Send) -> Send:
+    """Has the connection closed behind the answer."""
+
+    async def last(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+        await send(message)
+
+    return last
 
 
 def _size_of(message: Message) -> int:

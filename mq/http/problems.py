@@ -142,7 +142,8 @@ def _extras(error: Exception) -> dict[str, Any]:
         }
         return {name: value for name, value in told.items() if value is not None}
     if isinstance(error, errors.QuotaExceeded):
-        return {"limit": error.limit, "value": error.value}
+        used = {} if error.used is None else {"used": error.used}
+        return {"limit": error.limit, "value": error.value, **used}
     if isinstance(error, errors.PositionTooOld):
         return {"earliest": error.earliest}
     if isinstance(error, errors.SegmentNotOpen):

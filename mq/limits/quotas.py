@@ -8,8 +8,12 @@ broken off in its middle, and over a second or so nobody gets more than the rate
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from math import inf
 
 from mq.base.errors import QuotaExceeded
+from mq.limits.storage_meter import Measure, StorageMeter
+from mq.security.caller import Seat
+from mq.security.grants import Pattern
 from mq.security.needs import Need
 from mq.security.policy.document import Decisions, Policy
 from mq.security.policy.limits import Limits
@@ -21,36 +25,39 @@ _LEAST = 1 - 1e-9
 _HOUR_SECONDS = 3600.0
 HOLD_SECONDS = 0.25
 """So long a refusal is kept back: who sends again at once would cost more than who is served."""
-_A_PUBLISH = Need("publish", "topic")
 _READS, _PUBLISHES = ("read", "consume"), ("publish", "load")
 
 
 class Bucket:
-    """Fills at a rate, up to `most`. Without a rate it is never empty."""
+    """Fills at a rate, up to `most`. Without a rate it is never empty: it has an infinite `level`."""
 
-    __slots__ = ("_at_seconds", "_level", "_most", "_rate")
+    __slots__ = ("_at_seconds", "_most", "_rate", "level")
 
     def __init__(self, rate: float | None, most: float, now_seconds: float) -> None:
-        self._rate, self._most, self._level, self._at_seconds = rate, most, most, now_seconds
+        self._rate, self._at_seconds = rate or 0.0, now_seconds
+        self.level = self._most = inf if rate is None else most
+
+    def filled(self, now_seconds: float) -> float:
+        """What is in it by now. Publishes of one message ask twice each: no call more, and no branch."""
+        level = self.level + (now_seconds - self._at_seconds) * self._rate
+        self._at_seconds = now_seconds
+        self.level = level = level if level < self._most else self._most
+        return level
 
     def wait_seconds(self, now_seconds: float) -> float:
         """How long until something may be taken; 0 if it may be now."""
-        if self._rate is None:
-            return 0.0
-        self._level = min(self._most, self._level + (now_seconds - self._at_seconds) * self._rate)
-        self._at_seconds = now_seconds
-        return 0.0 if self._level >= _LEAST else max(0.001, (_LEAST - self._level) / self._rate)
+        level = self.filled(now_seconds)
+        return 0.0 if level >= _LEAST else max(0.001, (_LEAST - level) / self._rate)
 
     def charge(self, amount: float) -> None:
         """Take so much, whether it is there or not."""
-        if self._rate is not None:
-            self._level -= amount
+        self.level -= amount
 
 
 class Share:
     """What one principal takes of this broker."""
 
-    def __init__(self, limits: Limits, now_seconds: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits, now_seconds: Callable[[], float], storage: StorageMeter | None = None) -> None:
         self.limits, self._now_seconds = limits, now_seconds
         now = now_seconds()
 
@@ -60,7 +67,8 @@ class Share:
         self._requests = bucket(limits.requests_per_second)
         self._published, self._read = bucket(limits.publish_bytes_per_second), bucket(limits.read_bytes_per_second)
         self._topics = bucket(limits.topics_per_hour, _HOUR_SECONDS)
-        self._streams = 0
+        self._streams = self._connections = 0
+        self._storage, self._storage_bytes = storage, limits.storage_bytes or 0
 
     def begin(self, need: Need) -> None:
         """Let one request in. Raises `QuotaExceeded`."""
@@ -68,18 +76,61 @@ class Share:
         self._refuse("requests_per_second", self._requests.wait_seconds(now))
         if need.action in _PUBLISHES:
             self._refuse("publish_bytes_per_second", self._published.wait_seconds(now))
+            self.check_storage(need.topic)
         elif need.action in _READS:
             self._refuse("read_bytes_per_second", self._read.wait_seconds(now))
         self._requests.charge(1)
 
-    def begin_publish(self, size_bytes: int) -> QuotaExceeded | None:
+    def begin_publish(self, size_bytes: int, topic: str = "") -> QuotaExceeded | None:
         """Let a publish in whose body is there, and charge for it; else what `begin` would raise."""
-        try:
-            self.begin(_A_PUBLISH)
-        except QuotaExceeded as refusal:
-            return refusal
-        self._published.charge(size_bytes)
+        now, requests, published = self._now_seconds(), self._requests, self._published
+        if self._storage is not None or requests.filled(now) < _LEAST or published.filled(now) < _LEAST:
+            try:
+                self.begin(Need("publish", "topic", topic))
+            except QuotaExceeded as refusal:
+                return refusal
+            self.published(size_bytes, topic=topic)
+            return None
+        requests.level -= 1
+        published.level -= size_bytes
         return None
+
+    def check_storage(self, topic: str) -> None:
+        """Raise `QuotaExceeded` if the topics of the quota have all the storage that they may have."""
+        if self._storage is not None and (refusal := self._storage.refusal(topic, self._storage_bytes)) is not None:
+            raise refusal
+
+    def sit(self, seat: Seat | None) -> None:
+        """Count a connection, which may be counted already. Raises `QuotaExceeded` if there are too many."""
+        most = self.limits.connections
+        if most is None or seat is None or seat.among is self:
+            return
+        if self._connections >= most:
+            raise QuotaExceeded(
+                "connections",
+                most,
+                1.0,
+                f"the quota of this principal has connections = {most} at each broker, and so many are open: this one "
+                "is closed; send more requests over those, or close some",
+                used=self._connections,
+            )
+        seat.leave()
+        seat.among = self
+        self._connections += 1
+
+    def may_sit(self, seat: Seat | None) -> bool:
+        """Whether `sit` counts that connection, which it has done then."""
+        if self.limits.connections is None or seat is None or seat.among is self:
+            return True
+        try:
+            self.sit(seat)
+        except QuotaExceeded:
+            return False
+        return True
+
+    def gone(self) -> None:
+        """A connection that was counted has ended."""
+        self._connections -= 1
 
     def check_new_topic(self) -> None:
         """Raise `QuotaExceeded` if no more topics may be created now."""
@@ -89,8 +140,10 @@ class Share:
         """A topic was created."""
         self._topics.charge(1)
 
-    def published(self, size_bytes: int, messages: int = 0) -> None:
+    def published(self, size_bytes: int, messages: int = 0, *, topic: str = "") -> None:
         """So much of a body has come, or so many messages of a socket, which count as a request each."""
+        if self._storage is not None:
+            self._storage.taken(topic, size_bytes)
         self._published.charge(size_bytes)
         self._requests.charge(messages)
 
@@ -121,7 +174,11 @@ class Share:
 
     def _refuse(self, limit: str, wait_seconds: float) -> None:
         if wait_seconds:
-            raise QuotaExceeded(limit, self.limits.given()[limit], wait_seconds)
+            raise QuotaExceeded(limit, getattr(self.limits, limit), wait_seconds)
+
+
+async def _nothing_stored(_: Pattern) -> int:
+    return 0
 
 
 class Quotas:
@@ -130,8 +187,14 @@ class Quotas:
     A share that is forgotten, since very many others were used later, begins anew; so do all when quotas change.
     """
 
-    def __init__(self, policy: Callable[[], Policy | None], now_seconds: Callable[[], float]) -> None:
-        self._policy_of, self._now_seconds = policy, now_seconds
+    def __init__(
+        self,
+        policy: Callable[[], Policy | None],
+        now_seconds: Callable[[], float],
+        measure: Measure = _nothing_stored,
+    ) -> None:
+        self._policy_of, self._now_seconds, self._measure = policy, now_seconds, measure
+        self._meters: dict[str, StorageMeter] = {}
         self._policy: Policy | None = None
         self._decisions: Decisions | None = None
         self._shares: OrderedDict[str, Share | None] = OrderedDict()
@@ -167,10 +230,28 @@ class Quotas:
         if quotas != before:
             self._decisions = Decisions(policy) if quotas else None
             self._shares.clear()
+            kept = {each.limits.storage_topics for each in quotas}
+            for topics in [topics for topics in self._meters if topics not in kept]:
+                self._meters.pop(topics).close()
+
+    def close(self) -> None:
+        """Measure nothing any more."""
+        for meter in self._meters.values():
+            meter.close()
+
+    def _meter(self, limits: Limits) -> StorageMeter | None:
+        """What the topics of a quota have. All principals that are limited by the same topics share it."""
+        topics = limits.stored
+        if topics is None:
+            return None
+        if str(topics) not in self._meters:
+            self._meters[str(topics)] = StorageMeter(topics, self._measure, self._now_seconds)
+        return self._meters[str(topics)]
 
     def _add(self, name: str, decisions: Decisions) -> Share | None:
         limits = decisions.limits_of(name)
         if len(self._shares) >= MOST_SHARES:
             self._shares.popitem(last=False)
-        share = self._shares[name] = None if limits is None else Share(limits, self._now_seconds)
+        share = None if limits is None else Share(limits, self._now_seconds, self._meter(limits))
+        self._shares[name] = share
         return share

@@ -1,7 +1,7 @@
 """What a connection tells of who is at its other end, before it has sent any request."""
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mq.security.authorization import authorization_of
 
@@ -16,15 +16,39 @@ class ShownCertificate(NamedTuple):
     until_seconds: float
 
 
+class Seats(Protocol):
+    """The connections that one principal may have."""
+
+    def gone(self) -> None:
+        """One of them has ended, or is another principal's now."""
+        ...
+
+
+class Seat:
+    """Where a connection counts: among those of the principal that has used it last, and may have so many only."""
+
+    __slots__ = ("among",)
+
+    def __init__(self) -> None:
+        self.among: Seats | None = None
+
+    def leave(self) -> None:
+        """It counts nowhere any more."""
+        if self.among is not None:
+            self.among.gone()
+            self.among = None
+
+
 class Caller(NamedTuple):
     """The address of the client, and the user of this machine who has made the connection, if the kernel tells.
 
-    `certificate` is what the client has shown by TLS, if that has a name.
+    `certificate` is what the client has shown by TLS, if that has a name. The `seat` is the connection's.
     """
 
     address: str
     user: int | None = None
     certificate: ShownCertificate | None = None
+    seat: Seat | None = None
 
 
 def offer_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:

@@ -130,12 +130,15 @@ def parse_grant(word: str) -> Grant:
     raise InvalidInput(f"{word!r:.300} is no grant: write {FORMS}")
 
 
-def _pattern(text: str, word: str) -> Pattern:
+def parse_pattern(text: str, within: str = "") -> Pattern:
+    """The pattern that a text is. Raises `InvalidInput`."""
     if not _PATTERN.fullmatch(text):
-        raise InvalidInput(
-            f"{text!r:.220} in the grant {word!r:.300} is no pattern: write a name, or a prefix with * behind it"
-        )
+        raise InvalidInput(f"{text!r:.220}{within} is no pattern: write a name, or a prefix with * behind it")
     return Pattern(text.removesuffix("*"), not text.endswith("*"))
+
+
+def _pattern(text: str, word: str) -> Pattern:
+    return parse_pattern(text, f" in the grant {word!r:.300}")
 
 
 def _actions(text: str, possible: tuple[Action, ...], word: str) -> frozenset[Action]:

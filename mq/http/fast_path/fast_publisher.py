@@ -17,8 +17,9 @@ from mq.http.fast_path.known_heads import KnownHeads
 from mq.http.guard import Guard
 from mq.http.problems import problem_of
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
-from mq.limits.quotas import HOLD_SECONDS
+from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.security.caller import Caller
+from mq.security.principal import TRUSTED, Principal
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -32,6 +33,7 @@ class FastPublisher:
     def __init__(self, broker: Broker, guard: Guard, publisher: Publisher) -> None:
         self._broker, self._guard, self._publisher = broker, guard, publisher
         self._topics, self._front_store, self._turns = broker.topics, broker.front_store, broker.turns
+        self._quotas = broker.quotas
         self._limit_bytes = min(broker.settings.max_body_bytes, broker.front_store.limit_bytes)
         self._is_draining, self._new_id = broker.draining.is_set, broker.new_request_id
         self._finishing: set[asyncio.Task[None]] = set()
@@ -40,41 +42,44 @@ class FastPublisher:
 
     def admits(self, head: Head, caller: Caller) -> bool:
         """Whether nothing refuses a publish whose body is still to come. If something does, the app answers it now."""
-        runtime = self._admitting(head, caller)
-        if runtime is None or not self._front_store.has_room(head.size_bytes):
+        admitted = self._admitting(head, caller)
+        if admitted is None or not self._front_store.has_room(head.size_bytes):
             return False
+        runtime, _ = admitted
         try:
             wants_replicated(head.request.parameters.get("acks"), runtime.state.config)
         except InvalidInput:
             return False
         return True
 
-    def _admitting(self, head: Head, caller: Caller) -> TopicRuntime | None:
-        """The topic, if the head alone does not keep the message out of it."""
-        if self._is_draining() or not self._allows(head, caller):
+    def _admitting(self, head: Head, caller: Caller) -> tuple[TopicRuntime, Principal] | None:
+        """The topic, and whose message it is, if the head alone does not keep the message out of it."""
+        if self._is_draining() or (principal := self._principal(head, caller)) is None:
             return None
         runtime = self._topics.get(head.topic)
         if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
             return None
         if runtime.state.is_grouped:
             return None  # refused: what is published says to which of its topics it belongs
-        return runtime
+        return runtime, principal
 
-    def _allows(self, head: Head, caller: Caller) -> bool:
+    def _principal(self, head: Head, caller: Caller) -> Principal | None:
+        """Who publishes; None if they may not."""
         if head.headers_allowed:
-            return self._guard.allows_publish(caller, head.path, head.topic, head.authorization)
+            return self._guard.publisher(caller, head.path, head.topic, head.authorization)
         try:
-            self._guard.admit(caller, "POST", head.path, head.headers)
+            return self._guard.admit(caller, "POST", head.path, head.headers)
         except BraidError:
-            return False
-        return True
-
-    def _over_quota(self, head: Head, caller: Caller, size_bytes: int) -> QuotaExceeded | None:
-        """Charge for the message; else why its principal may publish nothing now."""
-        if not self._broker.quotas.limits_somebody:
             return None
-        share = self._broker.quotas.share(self._guard.name_of(caller, head.headers))
-        return None if share is None else share.begin_publish(size_bytes)
+
+    def _share(self, principal: Principal, head: Head, caller: Caller) -> Share | None:
+        """What the principal may take; None if that is not limited."""
+        if not self._quotas.limits_somebody:
+            return None
+        # Of those who are trusted without a token only the guard says who they are.
+        return self._quotas.share(
+            principal.name if principal is not TRUSTED else self._guard.name_of(caller, head.headers)
+        )
 
     def _refuse(self, exceeded: QuotaExceeded, head: Head, on_reply: OnReply) -> None:
         """Answer so in a while. By the ASGI app a refusal would take longer than a publish, and a flood would gain."""
@@ -89,9 +94,13 @@ class FastPublisher:
 
         False if that takes a wait, or is refused: then nothing was done, and the ASGI app is to serve the request.
         """
-        runtime = self._admitting(head, caller)
-        if runtime is None:
+        admitted = self._admitting(head, caller)
+        if admitted is None:
             return False
+        runtime, principal = admitted
+        share = self._share(principal, head, caller)
+        if share is not None and not share.may_sit(caller.seat):
+            return False  # the ASGI app refuses it, and closes the connection
         try:
             single, replicated = _checked(head, body, runtime, self._broker.clock)
         except Exception:
@@ -99,7 +108,7 @@ class FastPublisher:
             return False
         if not self._front_store.try_reserve(len(body)):
             return False
-        if (exceeded := self._over_quota(head, caller, len(body))) is not None:
+        if share is not None and (exceeded := share.begin_publish(len(body), head.topic)) is not None:
             self._front_store.release(len(body))
             self._refuse(exceeded, head, on_reply)
             return True

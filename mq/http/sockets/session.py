@@ -84,10 +84,11 @@ class Session:
         self._count = 0
         self._permitted: set[str] = set()
         self._standing: Standing | None = None
+        self._share: Callable[[], Share | None] = lambda: None
 
     async def run(self, standing: Standing | None, share: Callable[[], Share | None], record_end: RecordEnd) -> None:
         """Serve it until either side ends it, or the permission to open it is over."""
-        self._standing, self._record_end = standing, record_end
+        self._standing, self._share, self._record_end = standing, share, record_end
         if standing is not None:
             standing.over.add_done_callback(lambda _: self._wire.wake())
         self._answers.write([orjson.dumps({"hello": self._hello()})])
@@ -124,7 +125,7 @@ class Session:
         found = share()
         if found is None:
             return
-        found.published(size_bytes, count)
+        found.published(size_bytes, count, topic=self._topic)
         while wait_seconds := found.publishing_waits_seconds():
             if self._broker.draining.is_set() or self._refusal() is not None or not self._wire.is_open:
                 return
@@ -205,6 +206,8 @@ class Session:
         if path not in self._permitted:
             if (refusal := await self._permit(method, path)) is not None:
                 raise refusal
+            if path == self._messages and (share := self._share()) is not None:
+                share.check_storage(self._topic)
             self._permitted.add(path)
 
     def _fail(self, error: BraidError, code: int) -> None:

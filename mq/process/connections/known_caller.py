@@ -6,7 +6,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mq.machine_users.kernel_users import KernelUsers
-from mq.security.caller import Caller, offer_caller
+from mq.security.caller import Caller, Seat, offer_caller
 
 
 class KnownCallerProtocol(HttpToolsProtocol):
@@ -15,6 +15,7 @@ class KnownCallerProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, users: KernelUsers | None, **named: Any) -> None:
         super().__init__(*args, **named)
         self._users = users
+        self._seat = Seat()
         self.caller = Caller("")
 
     def connection_made(self, transport: Any) -> None:
@@ -22,7 +23,13 @@ class KnownCallerProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         client, server = self.client, cast("tuple[str, int] | None", self.server)
         user = None if self._users is None else self._users.user(client, server)
-        self.caller = Caller(client[0] if client else "", user)
+        self._seat = Seat()
+        self.caller = Caller(client[0] if client else "", user, seat=self._seat)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It counts for nobody any more."""
+        self._seat.leave()
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         """A request begins."""

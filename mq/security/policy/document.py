@@ -19,11 +19,12 @@ from filer.nearest import unknown_name
 from filer.times import parse_rfc3339, rfc3339_short
 from mq.base.errors import Unauthenticated
 from mq.security.grants import Grant, Grants, parse_grants
-from mq.security.policy.limits import LIMITS, Limits, limits_of
+from mq.security.policy.limits import Limits, limits_of
+from mq.security.policy.newer import FIELDS, known_part
 from mq.security.policy.subjects import Subjects, subjects_of, text_of
 from mq.security.principal import Principal
 
-SECTIONS = ("grants", "revoked_tokens", "revoked_principals", "quotas")
+SECTIONS = tuple(FIELDS)
 MOST_BYTES = 1024 * 1024
 MOST_ENTRIES = {"grants": 1000, "revoked_tokens": 10_000, "revoked_principals": 10_000, "quotas": 1000}
 EXAMPLE = '{"grants": [{"principal": "https://id.example.org#*", "grants": ["topic:orders-*:read"]}]}'
@@ -52,7 +53,8 @@ class SubjectLimits:
 class Policy:
     """One version of a policy. `tokens` has when each revoked token ends, `principals` before when theirs are revoked.
 
-    Times are in microseconds since the Unix epoch.
+    Times are in microseconds since the Unix epoch. `unknown` is what a newer version has written in it, and this one
+    does not understand.
     """
 
     version: int = 0
@@ -60,6 +62,7 @@ class Policy:
     tokens: tuple[tuple[str, int], ...] = ()
     principals: tuple[tuple[str, int], ...] = ()
     quotas: tuple[SubjectLimits, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     def sections(self) -> dict[str, list[dict[str, Any]]]:
         """What it says, as JSON has it."""
@@ -119,20 +122,24 @@ def parse_policy(document: Mapping[str, Any], version: int = 0) -> Policy:
     for name in document:
         if name not in SECTIONS:
             raise InvalidInput(unknown_name("section", name, SECTIONS))
-    tokens = _entries(document, "revoked_tokens", ("id", "until"), _token)
-    principals = _entries(document, "revoked_principals", ("principal", "before"), _principal)
+    tokens = _entries(document, "revoked_tokens", _token)
+    principals = _entries(document, "revoked_principals", _principal)
     return Policy(
         version,
-        tuple(_entries(document, "grants", ("principal", "grants"), _subject_grants)),
+        tuple(_entries(document, "grants", _subject_grants)),
         tuple(_once("revoked_tokens", "id", tokens)),
         tuple(_once("revoked_principals", "principal", principals)),
-        tuple(_entries(document, "quotas", ("principal", *LIMITS), _quota)),
+        tuple(_entries(document, "quotas", _quota)),
     )
 
 
-def _entries(
-    document: Mapping[str, Any], section: str, fields: tuple[str, ...], parse: Callable[[Mapping[str, Any]], T]
-) -> list[T]:
+def parse_stored_policy(document: Mapping[str, Any], version: int) -> Policy:
+    """As `parse_policy`, for what a broker of any version has put on the store: newer ones may know more."""
+    known, unknown = known_part(document)
+    return replace(parse_policy(known, version), unknown=unknown)
+
+
+def _entries(document: Mapping[str, Any], section: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
     listed, most = document.get(section, []), MOST_ENTRIES[section]
     if not isinstance(listed, list):
         raise InvalidInput(f"{section} is a list of objects")
@@ -141,7 +148,7 @@ def _entries(
     found: list[T] = []
     for number, each in enumerate(listed, 1):
         try:
-            found.append(parse(_checked(each, fields)))
+            found.append(parse(_checked(each, FIELDS[section])))
         except InvalidInput as error:
             raise InvalidInput(f"{section}, {number} of {len(listed)}: {error}") from error
     return found

@@ -9,7 +9,7 @@ from filer.clock import Clock
 from filer.errors import DataMissing, InvalidInput
 from filer.event_log import EventLog
 from filer.stores.store import Store
-from mq.base.errors import PolicyChanged
+from mq.base.errors import Conflict, PolicyChanged
 from mq.security.policy.document import MOST_BYTES, Policy
 from mq.security.policy.policy_object import NOTHING, CorruptPolicy, PolicyObject, Stored, tag_of
 
@@ -94,15 +94,25 @@ class PolicyInForce:
         self._stored, self._damaged = stored, None
         self._on_change(stored.policy)
         _log.info("policy_in_force", version=stored.policy.version)
+        if stored.policy.unknown:
+            _log.warning("policy_newer", key=keys.POLICY, not_in_force=", ".join(stored.policy.unknown))
 
     async def replace(self, given: Policy, expected: str) -> Policy:
         """Make this the next version of the one with the tag `expected`, and have it in force here.
 
-        Raises `PolicyChanged` if that is not the newest, `InvalidInput` if it is too large, and `StoreError`. Repeated,
+        Raises `PolicyChanged` if that is not the newest, `Conflict` if this version does not know all that is in it,
+        `InvalidInput` if it is too large, and `StoreError`. Repeated,
         it finds that it has been done. Over an object that cannot be read, it goes by what is in force here.
         """
         async with self._turn:
             before, etag = await self._replaceable()
+            if before.unknown:
+                # It would be lost: clients of this version, and this broker, send and know only the rest.
+                raise Conflict(
+                    "policy-newer",
+                    f"a newer version has written {', '.join(before.unknown)} in the policy, which this broker does "
+                    "not know: change it at a broker of that version",
+                )
             made = given.after(before, self._clock.now_us())
             if tag_of(before) != expected:
                 is_repeated = expected.startswith(f'"{before.version - 1}-') and made.sections() == before.sections()

@@ -5,23 +5,36 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from filer.errors import InvalidInput
+from mq.security.grants import Pattern, parse_pattern
 
 MOST = 2**53
+_STORAGE, STORAGE_TOPICS = "storage_bytes", "storage_topics"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is not limited is None. Each broker counts for itself."""
+    """What is not limited is None. Each broker counts for itself, but for what is stored.
+
+    `storage_bytes` is what the topics that `storage_topics` names may have on the store.
+    """
 
     requests_per_second: int | None = None
     publish_bytes_per_second: int | None = None
     read_bytes_per_second: int | None = None
     streams: int | None = None
+    connections: int | None = None
     topics_per_hour: int | None = None
+    storage_bytes: int | None = None
+    storage_topics: str | None = None
 
-    def given(self) -> dict[str, int]:
+    def given(self) -> dict[str, int | str]:
         """Those that are limited."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def stored(self) -> Pattern | None:
+        """Whose storage is limited; None if nobody's is."""
+        return None if self.storage_topics is None else parse_pattern(self.storage_topics)
 
 
 LIMITS = tuple(Limits.__dataclass_fields__)
@@ -31,8 +44,24 @@ def limits_of(given: Mapping[str, Any]) -> Limits:
     """The limits among these fields. Raises `InvalidInput` for one that cannot be, and if there is none."""
     found = {name: given[name] for name in LIMITS if name in given}
     for name, value in found.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+        if name != STORAGE_TOPICS and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST):
             raise InvalidInput(f"{name} is a whole number from 1 on, not {value!r:.80}")
+    _check_storage(found)
     if not found:
         raise InvalidInput(f"it limits nothing: give it {', '.join(LIMITS)}, or one of them")
     return Limits(**found)
+
+
+def _check_storage(found: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` unless a limit of storage says of which topics, and the other way round."""
+    topics = found.get(STORAGE_TOPICS)
+    if (topics is None) != (_STORAGE not in found):
+        raise InvalidInput(f"{_STORAGE} and {STORAGE_TOPICS} belong together: so much for the topics that it names")
+    if topics is None:
+        return
+    if not isinstance(topics, str):
+        raise InvalidInput(f"{STORAGE_TOPICS} is a topic's name, or a prefix with * behind it, not {topics!r:.80}")
+    try:
+        parse_pattern(topics)
+    except InvalidInput as error:
+        raise InvalidInput(f"{STORAGE_TOPICS}: {error}") from error

@@ -11,7 +11,7 @@ from filer.errors import CorruptFile, EtagMismatch, InvalidInput, ObjectExists, 
 from filer.stores.store import Store
 from filer.topic.record_check import checked, digest_of, with_check
 from mq.base.errors import PolicyChanged
-from mq.security.policy.document import MOST_BYTES, Policy, parse_policy
+from mq.security.policy.document import MOST_BYTES, Policy, parse_stored_policy
 
 FORMAT = 1
 TRIES, PAUSE_SECONDS = 5, 0.2
@@ -117,6 +117,6 @@ def _parsed(data: bytes) -> Policy:
     if not isinstance(version, int) or version < 1:
         raise CorruptFile(f"{keys.POLICY} has no version", key=keys.POLICY)
     try:
-        return parse_policy(content, version)
+        return parse_stored_policy(content, version)
     except InvalidInput as error:
         raise CorruptFile(f"{keys.POLICY} cannot be used: {error}", key=keys.POLICY) from error

@@ -2,18 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from filer import keys
 from filer.clock import SystemClock
 from filer.stores.memory_store import MemoryStore
+from filer.topic.record_check import with_check
 from mq.base.settings import BrokerSettings
 from mq.http.endpoints.policy import _MOST_BODY_BYTES
+from mq.limits import storage_meter
 from mq.security.access import access_of
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
@@ -263,3 +268,94 @@ async def test_a_socket_over_its_quota_rests(broker: HttpBroker, maker: TokenMak
         for _ in range(20):
             await socket.ok(publish={"value": "x"})
     assert asyncio.get_running_loop().time() - began_seconds > 0.8
+
+
+async def test_connections_past_the_quota_are_told_so_and_closed(broker: HttpBroker, maker: TokenMaker) -> None:
+    """By the fast path, by the other, and for a socket. One that ends makes room, and so does one that another uses."""
+    admin, shop = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token("topic:orders:*", sub="shop"))
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+    (await put(broker, admin, quotas=[{"principal": "shop", "connections": 2}])).raise_for_status()
+
+    def connected() -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=1)
+        return httpx.AsyncClient(base_url=broker.url, limits=limits, trust_env=False, timeout=30)
+
+    def publish(client: httpx.AsyncClient, headers: dict[str, str] = shop) -> Awaitable[httpx.Response]:
+        return client.post("/v1/topics/orders/messages", content=b"x", headers=headers)
+
+    async with connected() as first, connected() as second, connected() as third:
+        for client in (first, second, first, second, first):
+            assert (await publish(client)).status_code == 200
+        for ask in (publish(third), third.get("/v1/topics/orders", headers=shop)):
+            told = check_problem(refused := await ask, 429, "quota-exceeded", "connections = 2", "so many are open")
+            assert (told["limit"], told["value"], told["used"]) == ("connections", 2, 2)
+            assert refused.headers["connection"] == "close" and refused.headers["retry-after"] == "1"
+        with pytest.raises(InvalidStatus, match="429"):
+            async with socket_client(broker.url, "orders", additional_headers=shop):
+                pass
+        assert (await publish(third, admin)).status_code == 200, "others have no such quota"
+        await second.aclose()
+        async with asyncio.timeout(10):
+            while (await publish(third)).status_code != 200:
+                pass
+        async with connected() as fourth:
+            assert (await publish(fourth)).status_code == 429
+    async with socket_client(broker.url, "orders", additional_headers=shop) as socket:
+        await socket.ok(publish={"value": "x"})
+
+
+async def test_what_is_stored_past_the_quota_is_told(
+    broker: HttpBroker, maker: TokenMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By all ways of publishing, for the topics that it names. Once there is less, publishes go on."""
+    monkeypatch.setattr(storage_meter, "APART_SECONDS", 0.01)
+    client, admin, shop = broker.client, *(bearer(maker.token(*EVERYTHING, sub=name)) for name in ("ada", "shop"))
+    for topic in ("orders-1", "orders-2", "bills"):
+        (await client.put(f"/v1/topics/{topic}", headers=admin)).raise_for_status()
+    quota = {"principal": "shop", "storage_bytes": 100_000, "storage_topics": "orders-*"}
+    (await put(broker, admin, quotas=[quota])).raise_for_status()
+
+    def publish(topic: str, size_bytes: int, **headers: str) -> Awaitable[httpx.Response]:
+        data = os.urandom(size_bytes)
+        return client.post(f"/v1/topics/{topic}/messages", content=data, headers={**shop, **headers})
+
+    assert (await publish("orders-1", 90_000)).status_code == 200
+    assert (await publish("orders-2", 90_000)).status_code == 200
+    for topic in ("orders-1", "orders-2"):
+        for data in (publish(topic, 5), publish(topic, 200_000), client.post(
+            f"/v1/topics/{topic}/uploads", json={"size": 3}, headers=shop
+        )):  # fmt: skip
+            told = check_problem(
+                await data, 429, "quota-exceeded", "storage_bytes = 100000", "'orders-*'", "delete some"
+            )
+            assert (told["limit"], told["value"]) == ("storage_bytes", 100_000) and told["used"] > 180_000
+    async with socket_client(broker.url, "orders-1", additional_headers=shop) as socket:
+        await socket.problem("quota-exceeded", "storage_bytes", publish={"value": "x"})
+    assert (await publish("bills", 200_000)).status_code == 200
+    assert (await client.get("/v1/topics/orders-1/messages", headers=shop)).status_code == 200
+    (await client.delete("/v1/topics/orders-2", headers=admin)).raise_for_status()
+    async with asyncio.timeout(10):
+        while (await publish("orders-1", 5)).status_code != 200:
+            pass
+
+
+async def test_what_a_newer_version_has_written_keeps_no_revocation_from_counting(
+    broker: HttpBroker, maker: TokenMaker, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While brokers are upgraded one by one. It is not changed here: what is not known here would be lost."""
+    admin, bob = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token(*EVERYTHING, sub="bob", jti="t2"))
+    written = {
+        "format": 1,
+        "version": 7,
+        "grants": [],
+        "revoked_tokens": [{"id": "t2", "until": LATE, "why": "lost"}],
+        "revoked_principals": [],
+        "quotas": [{"principal": "shop", "dreams_per_night": 3}],
+    }
+    await store.create(keys.POLICY, with_check(orjson.dumps(written)))
+    async with asyncio.timeout(10):
+        while (await broker.client.get("/v1/topics", headers=bob)).status_code != 401:
+            await asyncio.sleep(0.05)
+    assert "policy_newer" in caplog.text and "quotas.dreams_per_night" in caplog.text
+    refused = await put(broker, admin, quotas=[{"principal": "shop", "streams": 3}])
+    check_problem(refused, 409, "policy-newer", "revoked_tokens.why", "at a broker of that version")

@@ -1,11 +1,15 @@
 """Quotas of principals, by a clock that only the test moves."""
 
+from typing import Any
+
 import pytest
 
+from filer.errors import InvalidInput
 from mq.base.errors import QuotaExceeded
 from mq.limits.quotas import MOST_SHARES, Quotas, Share
+from mq.security.caller import Seat
 from mq.security.needs import Need
-from mq.security.policy.document import Policy, parse_policy
+from mq.security.policy.document import Policy, parse_policy, parse_stored_policy
 
 PUBLISH, READ, OBSERVE = (Need(action, "topic", "t") for action in ("publish", "read", "observe"))
 
@@ -130,3 +134,49 @@ def test_memory_is_bounded() -> None:
     for number in range(MOST_SHARES + 10):
         broker.share(f"shop-{number}")
     assert len(broker.quotas) == MOST_SHARES
+
+
+def test_connections_count_for_who_uses_them_last() -> None:
+    broker = Broker(connections=2)
+    share, seats = broker.share(), [Seat() for _ in range(3)]
+    for seat in (seats[0], seats[1], seats[0], None):
+        share.sit(seat)
+    with pytest.raises(QuotaExceeded, match="connections = 2") as caught:
+        share.sit(seats[2])
+    assert caught.value.used == 2 and not share.may_sit(seats[2]) and share.may_sit(seats[1])
+    broker.share("shop-2").sit(seats[0])
+    assert share.may_sit(seats[2]) and not share.may_sit(Seat())
+    for _ in range(2):
+        seats[1].leave()
+    assert share.may_sit(Seat()) and not share.may_sit(Seat())
+    Broker(streams=1).share().sit(Seat())
+
+
+@pytest.mark.parametrize(("limits", "part"), [
+    ({"connections": 0}, "connections is a whole number"),
+    ({"storage_bytes": 1}, "belong together"),
+    ({"storage_topics": "a-*"}, "belong together"),
+    ({"storage_bytes": 1, "storage_topics": 7}, "is a topic's name"),
+    ({"storage_bytes": 1, "storage_topics": "a b"}, "storage_topics: 'a b' is no pattern"),
+    ({"storage_bytes": "1", "storage_topics": "a"}, "storage_bytes is a whole number"),
+])  # fmt: skip
+def test_what_limits_nothing_is_refused(limits: dict[str, Any], part: str) -> None:
+    with pytest.raises(InvalidInput, match=part):
+        parse_policy({"quotas": [{"principal": "shop", **limits}]})
+
+
+def test_what_a_newer_version_wrote_counts_as_far_as_it_is_safe() -> None:
+    grant = {"principal": "ann", "grants": ["cluster:observe"]}
+    document = {
+        "grants": [grant, {**grant, "principal": "bob", "only_from": "10.0.0.0/8"}],
+        "revoked_tokens": [{"id": "t", "until": "2100-01-01T00:00:00Z", "why": "lost"}],
+        "quotas": [{"principal": "a", "dreams": 1}, {"principal": "a", "dreams": 1, "streams": 2}],
+        "rooms": [],
+    }
+    found = parse_stored_policy(document, 3)
+    assert [each["principal"] for each in found.sections()["grants"]] == ["ann"], "it may give less than it says"
+    assert [each["id"] for each in found.sections()["revoked_tokens"]] == ["t"]
+    assert found.sections()["quotas"] == [{"principal": "a", "streams": 2}]
+    assert found.unknown == ("grants.only_from", "quotas.dreams", "revoked_tokens.why", "rooms")
+    with pytest.raises(InvalidInput):
+        parse_policy(document)
