@@ -485,6 +485,7 @@ class Broker:
         if self._clustered:
             others = [each for each in await self.coordinator.look() if each.store in ("", self.cluster.id)]
             await introduce(self.peers, others)
+        await self.access.issuer_asked()
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id, peer_url=peer_url)
         await self.drainer.join(info)
         self._check_store(self.cluster.id)

@@ -23,5 +23,8 @@ class OpenAccess:
     async def open(self) -> None:
         """Read what is needed to serve the first request. Raises `InvalidConfig`, `CorruptFile` and `StoreError`."""
 
+    async def issuer_asked(self) -> None:
+        """There is no issuer."""
+
     async def watch(self) -> None:
         """Follow what changes, for as long as the broker runs."""

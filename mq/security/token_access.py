@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import orjson
 
-from filer.clock import Clock
+from filer.clock import Clock, comes_within
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
 from filer.stores.store import Store
@@ -25,6 +25,8 @@ from mq.security.standing import REVIEW_SECONDS
 from mq.security.static_tokens import MOST_FILE_BYTES, StaticTokens, parse_static_tokens
 
 T = TypeVar("T")
+ISSUER_SECONDS = 3.0
+"""How long a start waits for the issuer: one that has stopped stops no broker."""
 
 _log = EventLog(__name__)
 
@@ -48,6 +50,7 @@ class TokenAccess(OpenAccess):
         issuer = settings.oidc_issuer
         self._issuer = None if issuer is None else IssuerKeys(issuer, fetch, clock)
         self._of_issuer: list[Key] = []
+        self._issuer_asked = asyncio.Event()
         self._known = Known()
         self._checked = _credentials(settings, clock, self._issuer)
         self._policy = PolicyInForce(store, clock, lambda _: self._use(), on_policy_failure)
@@ -66,6 +69,14 @@ class TokenAccess(OpenAccess):
                 raise InvalidConfig(f"{file.path} ({file.flag}): {why}") from error
         await self._policy.open()
         self._use()
+
+    async def issuer_asked(self) -> None:
+        """Wait until `watch` has asked the issuer once, whatever it said, or for a few seconds.
+
+        A broker that takes requests before refuses good tokens, and clients that are refused do not come again.
+        """
+        if self._issuer is not None:
+            await comes_within(self._clock, self._issuer_asked, ISSUER_SECONDS)
 
     async def watch(self) -> None:
         """Read again what changes. What cannot be used leaves in force what was there before, and is told."""
@@ -91,6 +102,7 @@ class TokenAccess(OpenAccess):
                     _log.warning("issuer_failed", issuer=issuer.issuer, error=error)
                 else:
                     self._take(keys)
+                self._issuer_asked.set()
             await self._clock.sleep(REVIEW_SECONDS)
 
     def _take(self, keys: list[Key]) -> None:

@@ -406,6 +406,23 @@ async def test_an_issuer_that_is_away_keeps_no_broker_from_starting(caplog: pyte
         assert (await served.client.get("/readyz")).json() == {"ready": True}
 
 
+async def test_a_broker_takes_no_requests_before_it_has_asked_its_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good token would be refused, and who is refused does not come again."""
+    async with issuer_running() as issuer:
+        serve = issuer.serve
+
+        async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for _ in range(3000):
+                await asyncio.sleep(0)
+            await serve(reader, writer)
+
+        monkeypatch.setattr(issuer, "serve", late)
+        asked = {"authorizer": "tokens", "oidc_issuer": issuer.url, "oidc_audience": "queue"}
+        async with http_broker(MemoryStore(), **asked) as served:
+            answer = await served.client.get("/v1/topics", headers=bearer(issuer.maker.token(*EVERYTHING)))
+            assert answer.status_code == 200, answer.text
+
+
 async def test_a_body_that_began_before_the_token_ended_changes_nothing(
     broker: HttpBroker, maker: TokenMaker, tmp_path: Path
 ) -> None:
