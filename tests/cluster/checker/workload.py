@@ -32,6 +32,7 @@ from tests.cluster.checker.history import REACHED, Attempt, Fault, History, Read
 from tests.cluster.checker.killed_consumers import KilledConsumer, ProcessConsumer
 from tests.cluster.checker.producers import Producer, publish
 from tests.cluster.checker.segment_reader import SegmentReader
+from tests.support.cluster.access import Access
 
 PAUSE_SECONDS = 0.02
 RETRY_SECONDS = 0.1
@@ -74,12 +75,14 @@ class Workload:
         finish_seconds: float = FINISH_SECONDS,
         capacity: int = CAPACITY,
         transport: httpx.AsyncBaseTransport | None = None,
+        access: Access | None = None,
     ) -> None:
         self.urls = urls
         self.history = History(began=datetime.now(UTC).isoformat(), seed=seed)
         self._producers, self._origin = list(producers), time.monotonic()
         self._timeout_seconds, self._finish_seconds, self._capacity = timeout_seconds, finish_seconds, capacity
         self._transport, self._chance = transport, random.Random(seed)
+        self._access = access or Access()
         self.consumer_processes = [KilledConsumer(each, self.now) for each in processes]
         self._followers: list[Follower | KilledConsumer] = list(self.consumer_processes)
         self.history.readers.extend(each.record for each in self.consumer_processes)
@@ -197,11 +200,8 @@ class Workload:
     # -- publishing ----------------------------------------------------------------------------------------
 
     def _client(self) -> httpx.AsyncClient:
-        # The environment's proxies and certificates are no part of the test.
         limits = httpx.Limits(max_connections=None)
-        return httpx.AsyncClient(
-            timeout=self._timeout_seconds, limits=limits, transport=self._transport, trust_env=False
-        )
+        return self._access.client(timeout=self._timeout_seconds, limits=limits, transport=self._transport)
 
     async def _produce(self, client: httpx.AsyncClient, producer: Producer, index: int) -> None:
         while not self._stop.is_set() and self._sent < self._capacity:

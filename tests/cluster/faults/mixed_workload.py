@@ -66,6 +66,7 @@ def mixed_workload(
         timeout_seconds=TIMEOUT_SECONDS,
         finish_seconds=finish_seconds,
         capacity=capacity,
+        access=cluster.access,
     )
 
 
@@ -77,7 +78,14 @@ def light_load(cluster: Cluster, topics: Sequence[str], *, seed: int) -> Workloa
             each for each in _producers(topic, True, ARROW_ROWS, PAUSE_SECONDS) if each.form in ("raw", "json")
         ]
         consumers += [each for each in _consumers(topic, PAUSE_SECONDS) if each.rewinds]
-    return Workload(cluster.urls, producers=producers, consumers=consumers, seed=seed, timeout_seconds=TIMEOUT_SECONDS)
+    return Workload(
+        cluster.urls,
+        producers=producers,
+        consumers=consumers,
+        seed=seed,
+        timeout_seconds=TIMEOUT_SECONDS,
+        access=cluster.access,
+    )
 
 
 def _producers(topic: str, identified: bool, arrow_rows: int, pause_seconds: float) -> list[Producer]:

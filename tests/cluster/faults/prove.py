@@ -15,15 +15,17 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tests.cluster.checker.tally import Tally
 from tests.cluster.faults.object_trials import Outcome, commit, run_trials
 from tests.cluster.faults.proof_report import Proof, RoundFigures, write_report
 from tests.cluster.faults.prove_rounds import Draws, Rounds, legs
+from tests.support.cluster.secure_cluster import SecureCluster
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
 
@@ -63,8 +65,11 @@ class Wanted:
 class Prover:
     """One call of `make prove`: it fills a proof, and writes the page whenever there is more to tell."""
 
-    def __init__(self, proof: Proof, wanted: Wanted, report: Path | None, folder: Path) -> None:
+    def __init__(
+        self, proof: Proof, wanted: Wanted, report: Path | None, folder: Path, *, is_secure: bool = False
+    ) -> None:
         self.proof, self._wanted, self._report, self._folder = proof, wanted, report, folder
+        self._is_secure = is_secure
         self._began = time.monotonic()
 
     def run(self, stores: Sequence[str], first: int, trials: int) -> None:
@@ -88,21 +93,26 @@ class Prover:
         return self._wanted.is_reached(self.proof, time.monotonic() - self._began)
 
     def _rounds(self, stores: Sequence[str], first: int) -> None:
-        draws, failed = Draws(self.proof.seed), 0
+        draws, failed = Draws(self.proof.seed, peer_lines=not self._is_secure), 0
         for store, numbers, before in legs({store: ROUNDS_A_LEG[store] for store in stores}, first):
             if self._is_over():
                 return
             folder = self._folder / f"{store}-{numbers[0]}"
             try:
-                with SteeredCluster(folder, _store(store, folder), arguments=SETTINGS, peer_lines=True) as cluster:
+                with self._cluster(store, folder) as cluster:
                     rounds = Rounds(cluster, store, folder, draws, self._add)
-                    asyncio.run(rounds.run(numbers, before, self._is_over))
+                    asyncio.run(_meanwhile(cluster, rounds.run(numbers, before, self._is_over)))
             except Exception as error:  # a cluster that does not start is told, and the next one is tried
                 failed += 1
                 trouble = f"stopped: the cluster on {store}: {type(error).__name__}: {error}"[:500]
                 self._add(RoundFigures(numbers[0], store, 0, [], Tally(stopped=1), {}, [trouble], ended=True))
                 if failed == MOST_FAILED_STARTS:
                     return
+
+    def _cluster(self, store: str, folder: Path) -> SteeredCluster:
+        if self._is_secure:
+            return SecureCluster(folder, _store(store, folder), arguments=SETTINGS)
+        return SteeredCluster(folder, _store(store, folder), arguments=SETTINGS, peer_lines=True)
 
     def _add(self, figures: RoundFigures) -> None:
         self.proof.rounds.append(figures)
@@ -125,6 +135,24 @@ class Prover:
             self.write()
 
 
+async def _meanwhile(cluster: SteeredCluster, rounds: Coroutine[Any, Any, None]) -> None:
+    """The rounds, while a secure cluster has its secrets changed. Raises what keeps them from being changed."""
+    if not isinstance(cluster, SecureCluster):
+        await rounds
+        return
+    rotating, running = asyncio.create_task(cluster.rotate_again_and_again()), asyncio.create_task(rounds)
+    try:
+        await asyncio.wait([rotating, running], return_when=asyncio.FIRST_COMPLETED)
+        if rotating.done():
+            await rotating
+        await running
+    finally:
+        for task in (rotating, running):
+            task.cancel()
+        await asyncio.gather(rotating, running, return_exceptions=True)
+        print(f"  changed meanwhile: {cluster.rotations}", flush=True)
+
+
 def _store(name: str, folder: Path) -> SharedStore:
     return S3Bucket() if name == "s3" else SharedDirectory(folder / "store")
 
@@ -137,11 +165,14 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {seed}, in {folder}", flush=True)
     _end_as_by_ctrl_c()
     stores = STORES if options.store == "both" else (options.store,)
-    trials = options.trials if options.trials is not None else int(options.seconds * TRIALS_SHARE / SECONDS_A_TRIAL)
+    # Single objects know nothing of who comes in.
+    share = 0.0 if options.secure else TRIALS_SHARE
+    trials = options.trials if options.trials is not None else int(options.seconds * share / SECONDS_A_TRIAL)
     rounds_seconds = max(options.seconds - trials * SECONDS_A_TRIAL, 0.0)
     wanted = Wanted(rounds_seconds, options.at_least_faults, options.at_least_messages)
     proof = Proof(seed, commit(), ended="still running")
-    Prover(proof, wanted, None if options.no_report else options.report, folder).run(stores, options.first, trials)
+    report = None if options.no_report or options.secure else options.report
+    Prover(proof, wanted, report, folder, is_secure=options.secure).run(stores, options.first, trials)
     print(f"{len(proof.faults)} faults, {proof.total.acknowledged} acknowledged messages", flush=True)
     if proof.ended:
         print(f"{proof.ended} with seed {seed}", flush=True)
@@ -174,6 +205,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--store", choices=["both", *STORES], default="both", help="the stores of the clusters")
     parser.add_argument("--trials", type=int, help="trials on single objects, as many on each store")
     parser.add_argument("--report", type=Path, default=REPORT, help="the page whose figures are replaced")
+    parser.add_argument(
+        "--secure", action="store_true", help="TLS, tokens and keys everywhere, which change meanwhile; no page"
+    )
     parser.add_argument("--no-report", action="store_true", help="leave the page as it is")
     return parser
 

@@ -43,9 +43,13 @@ PACES = {"directory": Pace(150, 0.2), "s3": Pace(300, 0.5)}
 
 @dataclass(frozen=True)
 class Draws:
-    """The choices of all rounds of a run, which its seed alone determines: any round can be repeated."""
+    """The choices of all rounds of a run, which its seed alone determines: any round can be repeated.
+
+    Without `peer_lines` no broker's address refuses the others alone.
+    """
 
     seed: int
+    peer_lines: bool = True
 
     def round_seed(self, number: int) -> int:
         """The seed of all choices within a round."""
@@ -56,7 +60,8 @@ class Draws:
 
         Each kind comes up as often as any other of its sort.
         """
-        has = {"zookeeper", "replicated", "peer-lines", *(["s3"] if store == "s3" else [])}
+        has = {"zookeeper", "replicated"}
+        has |= {name for name, there in (("peer-lines", self.peer_lines), ("s3", store == "s3")) if there}
         kinds = [kind for kind in possible(frozenset(has)) if kind in KINDS]  # type: ignore[arg-type]
         chance = random.Random(f"{self.seed} {store}")
         decks = [

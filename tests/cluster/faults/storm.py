@@ -88,7 +88,7 @@ class Storm:
         """
         seeds = [self._scene.chance.randrange(2**32) for _ in range(HANDS + 2)]
         chances = [random.Random(seed) for seed in seeds]
-        async with httpx.AsyncClient(timeout=ASK_SECONDS, verify=False, trust_env=False) as client:
+        async with self._scene.cluster.access.client(timeout=ASK_SECONDS) as client:
             works = [self._change_on(client, chance) for chance in chances[2:]]
             works += [self._kill_brokers(chances[0]), self._kill_consumers(chances[1])]
             tasks = [asyncio.create_task(work) for work in works]

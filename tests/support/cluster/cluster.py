@@ -24,6 +24,7 @@ from typing import Any, Self
 import httpx
 
 from tests.support.broker.broker_process import BrokerFailedToStart, BrokerProcess
+from tests.support.cluster.access import Access
 from tests.support.cluster.zookeeper_process import ZooKeeperProcess
 from tests.support.net.tcp_proxy import HOST, TcpProxy
 from tests.support.store.shared_store import SharedStore
@@ -108,6 +109,7 @@ class Cluster:
         )
         self.brokers: dict[str, ClusterBroker] = {}
         self.urls: list[str] = []
+        self.access = Access()
         self.transitions = 0
         """How many splits and merges that were asked for have taken place."""
         self._arguments, self._first_brokers, self._named = list(arguments), brokers, 0
@@ -234,7 +236,7 @@ class Cluster:
     async def ask(self, path: str) -> Any:
         """The answer of any running broker to a GET; raises `NobodyAnswers`."""
         failures = []
-        async with _client() as client:
+        async with self._client() as client:
             for member in [member for member in self.brokers.values() if member.serves]:
                 try:
                     return await _get(client, member.process.url, path)
@@ -244,12 +246,12 @@ class Cluster:
 
     async def create_topic(self, topic: str, **settings: Any) -> None:
         """Create a topic through any broker."""
-        async with _client() as client:
+        async with self._client() as client:
             (await client.put(f"{self._any_url()}/v1/topics/{topic}", json=settings)).raise_for_status()
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic through any broker."""
-        async with _client() as client:
+        async with self._client() as client:
             (await client.delete(f"{self._any_url()}/v1/topics/{topic}")).raise_for_status()
 
     async def split(self, topic: str, segment: int, parts: int) -> bool:
@@ -261,13 +263,16 @@ class Cluster:
         return await self._post(f"/v1/topics/{topic}/segments/{segment}/merge", {"with": other})
 
     async def _post(self, path: str, body: Mapping[str, int]) -> bool:
-        async with _client() as client:
+        async with self._client() as client:
             answer = await client.post(f"{self._any_url()}{path}", json=body, timeout=TRANSITION_SECONDS)
             if answer.status_code == 409 and answer.json()["type"] == "urn:braidmq:segment-sealed":
                 return False
             answer.raise_for_status()
             self.transitions += 1
             return True
+
+    def _client(self) -> httpx.AsyncClient:
+        return self.access.client(timeout=ASK_SECONDS)
 
     def _any_url(self) -> str:
         for member in self.brokers.values():
@@ -316,7 +321,7 @@ class Cluster:
     async def _wait_until_settled(self, topics: Sequence[str], timeout_seconds: float, *, resting: bool) -> None:
         unsettled = ["nobody has answered yet"]
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds), _client() as client:
+            async with asyncio.timeout(timeout_seconds), self._client() as client:
                 while unsettled:
                     members = [member for member in self.brokers.values() if member.serves]
                     urls = {member.announced_url for member in members}
@@ -470,11 +475,6 @@ def overloaded(owned: Mapping[str, int]) -> list[str]:
     """Brokers that own more segments than the average, rounded up, plus one."""
     most = math.ceil(sum(owned.values()) / len(owned)) + 1
     return [f"{name} owns {count} segments, of at most {most}" for name, count in owned.items() if count > most]
-
-
-def _client() -> httpx.AsyncClient:
-    # Loading certificates, which nothing here needs, would hold up the test's event loop each time.
-    return httpx.AsyncClient(timeout=ASK_SECONDS, verify=False, trust_env=False)
 
 
 async def _get(client: httpx.AsyncClient, url: str, path: str) -> Any:
