@@ -1,6 +1,7 @@
 """The policy over HTTP: who may change it, when it counts, and what it ends."""
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable
@@ -15,6 +16,8 @@ from websockets.exceptions import InvalidStatus
 from filer import keys
 from filer.clock import SystemClock
 from filer.stores.memory_store import MemoryStore
+from filer.stores.open_store import open_store
+from filer.stores.store_address import StoreAddress
 from filer.topic.record_check import with_check
 from mq.base.settings import BrokerSettings
 from mq.http.endpoints.policy import _MOST_BODY_BYTES
@@ -359,3 +362,30 @@ async def test_what_a_newer_version_has_written_keeps_no_revocation_from_countin
     assert "policy_newer" in caplog.text and "quotas.dreams_per_night" in caplog.text
     refused = await put(broker, admin, quotas=[{"principal": "shop", "streams": 3}])
     check_problem(refused, 409, "policy-newer", "revoked_tokens.why", "at a broker of that version")
+
+
+async def test_brokers_on_s3_have_one_policy(
+    tmp_path: Path, maker: TokenMaker, s3_endpoint: str, s3_bucket: str
+) -> None:
+    """What one of them revokes counts at all, and of changes at the same time one is made."""
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    admin, bob = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token("topic:orders:*", sub="bob", jti="t2"))
+    async with contextlib.AsyncExitStack() as running:
+        brokers = []
+        for _ in range(3):
+            store = open_store(StoreAddress(f"s3://{s3_bucket}/prefix", s3_endpoint), SystemClock())
+            served = http_broker(store, authorizer="tokens", token_keys=tmp_path / "keys.json", audit="off")
+            brokers.append(await running.enter_async_context(served))
+        revoked = [{"id": "t2", "until": LATE}]
+        (await put(brokers[0], admin, revoked_tokens=revoked)).raise_for_status()
+        for each in brokers:
+            async with asyncio.timeout(10):
+                while (await each.client.get("/v1/topics", headers=bob)).status_code != 401:
+                    await asyncio.sleep(0.02)
+        changed = await asyncio.gather(
+            *(put(each, admin, quotas=[{"principal": "shop", "streams": n}]) for n, each in enumerate(brokers, 1))
+        )
+        assert sorted({answer.status_code for answer in changed}) in ([200], [200, 412])
+        shown = [(await each.client.get(PATH, headers=admin)).json() for each in brokers]
+        assert shown[0] == shown[1] == shown[2]
+        assert shown[0]["version"] == 1 + sum(answer.status_code == 200 for answer in changed)
