@@ -39,6 +39,11 @@ _RULES = tuple(
         (r"no path of this broker, and no query, is that long", "a name or a marker is too long"),
         (r"(the address has a character that must be percent-encoded).*", r"\1"),
         (r"; with \?key=… in the address it is the value of one message", ""),
+        (
+            r"BRAIDMQ_CLIENT_KEY is of no use without BRAIDMQ_CLIENT_CERT: name both files",
+            "--client-key, or BRAIDMQ_CLIENT_KEY, is of no use without --client-cert or BRAIDMQ_CLIENT_CERT: name both "
+            "files",
+        ),
         # Where an answer came from.
         (rf" answered {_METHOD} /\S* with (.*?) and no problem document", r" answered with \1"),
         (rf" answered {_METHOD} with ", " answered with "),

@@ -11,6 +11,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 from filer.errors import InvalidConfig
+from filer.regular_file import read_regular_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,15 @@ class ZooKeeperTls:
             if self.ca is None:
                 context.load_default_certs()
             else:
+                _read(self.ca)
                 context.load_verify_locations(self.ca)
         except (OSError, ssl.SSLError) as error:
             raise InvalidConfig(f"{self.ca} (--zookeeper-ca) cannot be used: {_words(error)}") from error
         if self.cert is not None:
             try:
+                for file in (self.cert, self.key):
+                    if file is not None:
+                        _read(file)
                 # Else OpenSSL would ask at the terminal for the passphrase of a key that has one.
                 context.load_cert_chain(self.cert, self.key, password=lambda: b"")
             except (OSError, ssl.SSLError) as error:
@@ -104,6 +109,11 @@ def _tls_handler(tls: ZooKeeperTls) -> Any:
 
     handler.create_connection = connect
     return handler
+
+
+def _read(file: Path) -> None:
+    """Raises `OSError` for what is no file: OpenSSL would wait at a pipe that nobody writes to, for ever."""
+    read_regular_file(file, 1)
 
 
 def _words(error: OSError) -> str:

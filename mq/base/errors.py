@@ -23,6 +23,7 @@ BraidError
 ├── TransitionUnderWay     other transitions of the topic keep coming first
 ├── PositionTooOld         retention has removed the messages at a position
 ├── Unauthenticated        the request has no credential that is accepted
+│   └── Revoked            the credential is good but for the policy
 ├── Forbidden              the authorizer denied the request
 │   └── InternalTopic      the topic, or its name, is the brokers' own
 ├── AuditFailed            the audit trail may lack a record of the request
@@ -156,7 +157,8 @@ class QuotaExceeded(BraidError):
     def __init__(
         self, limit: str, value: int, wait_seconds: float, told: str | None = None, *, used: int | None = None
     ) -> None:
-        super().__init__(told or f"the quota of this principal has {limit} = {value} at each broker: more in a while")
+        again = f"more in {ceil(wait_seconds)} s"
+        super().__init__(told or f"the quota of this principal has {limit} = {value} at each broker: {again}")
         self.limit, self.value, self.wait_seconds, self.used = limit, value, wait_seconds, used
 
     @property
@@ -183,6 +185,14 @@ class PositionTooOld(PositionExpired):
 
 class Unauthenticated(BraidError):
     """The request has no credential that is accepted."""
+
+
+class Revoked(Unauthenticated):
+    """The credential is good but for the policy, which has it refused. It is known whose it is: `principal`."""
+
+    def __init__(self, message: str, principal: str) -> None:
+        super().__init__(message)
+        self.principal = principal
 
 
 class Forbidden(BraidError):

@@ -5,7 +5,9 @@ import stat
 from pathlib import Path
 
 from filer.errors import InvalidInput
+from filer.event_log import EventLog
 
+_log = EventLog(__name__)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -27,6 +29,13 @@ def how_open(path: Path) -> str | None:
         return None
     mode = stat.S_IMODE(found.st_mode)
     return f"others may read {str(path)!r}, whose mode is {mode:04o}: chmod 600 keeps it to its owner"
+
+
+def tell_if_open(path: Path) -> None:
+    """Log where a file of secrets is open to others. A broker that then did not start would do more harm."""
+    wrong = how_open(path)
+    if wrong is not None:
+        _log.warning("secret_file_open", path=str(path), error=wrong)
 
 
 def refuse_if_open(path: Path) -> None:

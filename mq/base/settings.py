@@ -206,8 +206,8 @@ class BrokerSettings(BaseModel):
     )
     audit: Literal["off", "on"] | None = Field(
         None,
-        description="Record changes and refusals in the topic __audit, before they are answered; default: on with "
-        "--authorizer tokens.",
+        description="Record changes and refusals in the topic __audit, before they are answered; default: on where "
+        "tokens are taken.",
     )
     access_log: Literal["off", "on"] = Field(
         "off", description="Log each request when it has been answered, at the level info."
@@ -312,7 +312,7 @@ class BrokerSettings(BaseModel):
     @property
     def is_audited(self) -> bool:
         """Whether changes and refusals are recorded."""
-        return (self.audit or ("on" if self.authorizer == "tokens" else "off")) == "on"
+        return (self.audit or ("on" if self.takes_tokens else "off")) == "on"
 
     @property
     def trusts_this_machine(self) -> bool:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from braidmq.defaults import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from braidmq.defaults import URL_VARIABLE
 from mq.cli.commands import COMMANDS, CONTEXT, TALK_TO_NONE
-from mq.cli.context_in_force import CONTEXT_VARIABLE, IN_FORCE
+from mq.cli.connection_options import GIVEN_BEFORE, Ca, ClientCert, ClientKey, TokenFile, go_by
+from mq.cli.context_in_force import CONTEXT_VARIABLE
 from mq.cli.failures import report
 from mq.cli.lazy_group import lazy_group
 from mq.cli.options import lazily
@@ -47,15 +48,19 @@ def _print_version(wanted: bool) -> None:
 def _before_command(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
-    token_file: Annotated[
+    url: Annotated[
         str | None,
         typer.Option(
-            "--token-file",
-            metavar="FILE",
-            help="Send the token in this file to brokers. Default: BRAIDMQ_TOKEN, or the file that BRAIDMQ_TOKEN_FILE "
-            "names.",
+            "--url",
+            metavar="URL",
+            help=f"Address of a broker, or several separated by commas. \\[env var: {URL_VARIABLE}]",
+            show_default=False,
         ),
     ] = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    client_cert: ClientCert = None,
+    client_key: ClientKey = None,
     context_name: Annotated[
         str | None,
         typer.Option(
@@ -70,12 +75,10 @@ def _before_command(
     ] = False,
 ) -> None:
     context.obj.debug = debug
-    if token_file is not None:
-        # Commands start jobs as well, which find it in the same place.
-        os.environ.pop(TOKEN_VARIABLE, None)
-        os.environ[TOKEN_FILE_VARIABLE] = token_file
+    files = {"token_file": token_file, "ca": ca, "client_cert": client_cert, "client_key": client_key}
+    GIVEN_BEFORE.take(url, files)
     if context.invoked_subcommand not in TALK_TO_NONE:
-        IN_FORCE.apply(context_name, has_token=token_file is not None)
+        go_by(context_name)
     elif context_name is not None and context.invoked_subcommand == CONTEXT:
         os.environ[CONTEXT_VARIABLE] = context_name
     if debug:

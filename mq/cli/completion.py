@@ -56,8 +56,9 @@ def complete_context(context: typer.Context, incomplete: str) -> list[str]:
 def _completed(context: typer.Context, incomplete: str, names: Names) -> list[str]:
     # The shell completes a line that may lack anything, so the option may not have been parsed.
     try:
-        IN_FORCE.apply(context.find_root().params.get("context_name"))
-        url = context.params.get("url") or os.environ.get("BRAIDMQ_URL") or DEFAULT_URL
+        before = context.find_root().params
+        IN_FORCE.apply(context.params.get("context_name") or before.get("context_name"))
+        url = context.params.get("url") or before.get("url") or os.environ.get("BRAIDMQ_URL") or DEFAULT_URL
         IN_FORCE.leave_unless_for(str(url))
         return asyncio.run(_names(str(url), incomplete, names))
     except (BraidError, TimeoutError, OSError):

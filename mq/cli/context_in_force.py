@@ -5,7 +5,7 @@ belongs together: its token goes to its own brokers. So a context does not count
 """
 
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from braidmq.defaults import (
@@ -27,6 +27,8 @@ _VARIABLES = {
     "client_key": CLIENT_KEY_VARIABLE,
 }
 _ALL = (TOKEN_VARIABLE, *_VARIABLES.values())
+_TOGETHER = ((TOKEN_VARIABLE, TOKEN_FILE_VARIABLE), (CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE))
+"""A token, and the file that has one, are the same thing to say; a certificate and its key belong together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +57,25 @@ def variables_of(chosen: Chosen, environment: Mapping[str, str]) -> dict[str, st
     if chosen.by_option:
         # A variable is for another broker, perhaps: none of them is sent to this one.
         return {name: own.get(name) for name in _ALL}
-    if _is_other(environment.get(URL_VARIABLE), chosen.connection):
+    if _is_other(environment.get(URL_VARIABLE), chosen.connection.url):
         return {}
-    pairs = ((TOKEN_VARIABLE, TOKEN_FILE_VARIABLE), (CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE))
-    taken = {name for name in _ALL if environment.get(name)}
-    for pair in pairs:
-        # A token, and the file that has one, are the same thing to say; a certificate and its key belong together.
-        if taken.intersection(pair):
-            taken.update(pair)
+    taken = with_what_belongs_to(name for name in _ALL if environment.get(name))
     return {name: value for name, value in own.items() if name not in taken}
 
 
-def _is_other(url: str | None, connection: Connection) -> bool:
-    return bool(url) and url != connection.url
+def with_what_belongs_to(variables: Iterable[str]) -> set[str]:
+    """These variables, and those that say the same thing or belong to it."""
+    given = set(variables)
+    return given.union(*(pair for pair in _TOGETHER if given.intersection(pair)))
+
+
+def _is_other(url: str | None, known: str) -> bool:
+    """Whether an address, or one of several, is not among the known ones."""
+    return bool(url) and not _each_of(str(url)) <= _each_of(known)
+
+
+def _each_of(urls: str) -> set[str]:
+    return {url.strip().rstrip("/") for url in urls.split(",")}
 
 
 class ContextInForce:
@@ -82,29 +90,31 @@ class ContextInForce:
         option: str | None,
         environment: MutableMapping[str, str] = os.environ,
         *,
-        has_token: bool = False,
+        given: Collection[str] = (),
     ) -> None:
-        """Have the context count that is chosen, if any. `has_token`: an option has put a token there before.
+        """Have the context count that is chosen, if any. `given` are variables that options have set before.
 
         Raises `InvalidInput` and `OSError`.
         """
+        self._url, self._before = None, {}
         chosen = chosen_context(option, environment)
         if chosen is None:
             return
-        changed = variables_of(chosen, environment)
-        if has_token:
-            changed = {
-                name: value for name, value in changed.items() if name not in (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE)
-            }
+        kept = with_what_belongs_to(given)
+        changed = {name: value for name, value in variables_of(chosen, environment).items() if name not in kept}
         self._url = chosen.connection.url
         self._before = {name: environment.get(name) for name in changed}
         _change(changed, environment)
 
     def leave_unless_for(self, url: str | None, environment: MutableMapping[str, str] = os.environ) -> None:
         """Have it not count for a command that goes to another address: everything is as it was before."""
-        if self._url is not None and url is not None and url != self._url:
-            before, self._before, self._url = self._before, {}, None
-            _change(before, environment)
+        if self._url is not None and _is_other(url, self._url):
+            self.leave(environment)
+
+    def leave(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Have no context count: everything is as it was before."""
+        before, self._before, self._url = self._before, {}, None
+        _change(before, environment)
 
 
 def _change(variables: Mapping[str, str | None], environment: MutableMapping[str, str]) -> None:

@@ -31,12 +31,19 @@ def report(error: BaseException) -> int:
         if isinstance(error, OutputClosed):
             return 0
     if isinstance(error, BraidError):
-        say(in_command_words(str(error)))
+        say(in_command_words(f"{error}{_when_again(error)}"))
     elif isinstance(error, OSError):
         say(_os_error_text(error))
     else:
         say(f"internal error, please report it: {type(error).__name__}: {error} (mq --debug shows where)")
     return FAILED
+
+
+def _when_again(error: BraidError) -> str:
+    """When a broker that had no room wants to be asked again, if its words do not say so."""
+    seconds = getattr(error, "retry_after_seconds", 0.0)
+    again = f"in {seconds:.0f} s"
+    return f"; come back {again}" if seconds and again not in str(error) else ""
 
 
 def _os_error_text(error: OSError) -> str:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mq.cli.connection_options import with_connection_options
 from mq.cli.plain_help import HELP_OPTIONS, PlainCommand, PlainGroup
-from mq.cli.tls_options import with_tls_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _command(name: str, place: Place | Group) -> Any:
         group.callback()(_nothing)
         return typer.main.get_command(group)
     module, _, attribute = place.where.partition(":")
-    found = with_tls_options(getattr(import_module(module), attribute))
+    found = with_connection_options(getattr(import_module(module), attribute))
     if isinstance(found, typer.Typer):
         command = typer.main.get_command(found)
         command.name = name

@@ -3,7 +3,7 @@
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from mq.base.errors import Forbidden, Unauthenticated
+from mq.base.errors import Forbidden, Revoked, Unauthenticated
 from mq.base.internal_topics import why_not_changed
 from mq.base.settings import BrokerSettings
 from mq.http.web_pages import SAFE_METHODS, Headers, this_machine, why_foreign, why_forwarded
@@ -87,6 +87,8 @@ class Guard:
         """Whose a request is that was not allowed, as far as a good credential or the kernel tells; else empty."""
         try:
             return self._principal(caller, "observe", headers).name
+        except Revoked as refusal:
+            return refusal.principal
         except Unauthenticated:
             return ""
         except Forbidden:

@@ -6,7 +6,8 @@ from pathlib import Path
 from filer.clock import Clock
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
-from mq.base.regular_file import read_regular_file
+from filer.regular_file import read_regular_file
+from mq.base.private_file import tell_if_open
 from mq.peer_keys.peer_keys import MOST_BYTES, PeerKeys, parse_peer_keys
 from mq.tls.reload import RestingFiles, look_at
 
@@ -66,6 +67,7 @@ def kept_keys(path: Path | None, text: str | None, clock: Clock) -> KeptKeys | N
 
 
 def _read(path: Path) -> PeerKeys:
+    tell_if_open(path)
     try:
         return parse_peer_keys(read_regular_file(path, MOST_BYTES + 1))
     except OSError as error:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from filer.clock import Clock
 from filer.errors import InvalidConfig
+from filer.regular_file import read_regular_file
 from leader.membership.coordinator import Coordinator
 from leader.membership.zookeeper_access import ZooKeeperAccess, ZooKeeperTls
 from leader.membership.zookeeper_coordinator import ZooKeeperCoordinator
-from mq.base.regular_file import read_regular_file
+from mq.base.private_file import tell_if_open
 from mq.base.settings import BrokerSettings
 
 AUTH_VARIABLE = "BRAIDMQ_ZOOKEEPER_AUTH_TEXT"
@@ -34,6 +35,8 @@ def zookeeper_access(settings: BrokerSettings, environment: Mapping[str, str]) -
     if settings.zookeeper_tls:
         tls = ZooKeeperTls(settings.zookeeper_ca, settings.zookeeper_cert, settings.zookeeper_key)
         tls.context()  # what cannot be used is told now
+        if tls.key is not None:
+            tell_if_open(tls.key)
     credentials = _credentials(settings.zookeeper_auth, environment.get(AUTH_VARIABLE))
     return ZooKeeperAccess(credentials, settings.zookeeper_open, tls)
 
@@ -42,6 +45,7 @@ def _credentials(path: Path | None, text: str | None) -> str | None:
     """The credentials, of which no message says a word."""
     name = AUTH_VARIABLE if path is None else f"{path} (--zookeeper-auth)"
     if path is not None:
+        tell_if_open(path)
         try:
             text = read_regular_file(path, MOST_BYTES).decode()
         except OSError as error:

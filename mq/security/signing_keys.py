@@ -17,6 +17,8 @@ from jwt.algorithms import OKPAlgorithm
 
 from filer.clock import Clock
 from filer.errors import InvalidInput
+from filer.regular_file import read_regular_file
+from mq.base.private_file import refuse_if_open
 from mq.security.grants import Grants
 from mq.security.key_ring import MOST_BYTES, parse_key_set
 from mq.security.own_names import check_own_name
@@ -70,9 +72,8 @@ class SigningKeys:
 
 
 def read_signing_keys(path: Path) -> SigningKeys:
-    """The keys of a file. Raises `InvalidInput`, and `OSError` if it cannot be read."""
-    with path.open("rb") as file:
-        text = file.read(MOST_BYTES + 1)
+    """The keys of a file. Raises `InvalidInput`, also if others may read it, and `OSError` if it cannot be read."""
+    text = read_regular_file(path, MOST_BYTES + 1)
     try:
         parse_key_set(text, OWN_ISSUER, strict=True)
     except InvalidInput as error:
@@ -80,6 +81,7 @@ def read_signing_keys(path: Path) -> SigningKeys:
     keys = json.loads(text)["keys"]
     if not keys or any(not isinstance(key.get("d"), str) or key.get("crv") != "Ed25519" for key in keys):
         raise InvalidInput(f"{path} has no private keys of Ed25519: mq token rotate-key makes such a file")
+    refuse_if_open(path)
     return SigningKeys(tuple(keys))
 
 

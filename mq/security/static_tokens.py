@@ -42,6 +42,10 @@ class StaticTokens:
     def __len__(self) -> int:
         return len(self._principals)
 
+    def count_of(self, name: str) -> int:
+        """How many tokens a principal has: while programs get a new one, the one before stays good."""
+        return sum(principal.name == name for principal in self._principals.values())
+
     def find(self, token: str, now_seconds: float) -> Principal | None:
         """The principal whose token that is; None if it is nobody's, or has ended."""
         principal = self._principals.get(digest_of(token))

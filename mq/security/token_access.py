@@ -10,8 +10,8 @@ import orjson
 from filer.clock import Clock, comes_within
 from filer.errors import InvalidConfig, InvalidInput
 from filer.event_log import EventLog
+from filer.regular_file import read_regular_file
 from filer.stores.store import Store
-from mq.base.regular_file import read_regular_file
 from mq.base.settings import BrokerSettings
 from mq.security.credentials import Credentials, Known
 from mq.security.fetching import fetch

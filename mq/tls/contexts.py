@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from filer.errors import InvalidConfig
-from mq.base.regular_file import read_regular_file
+from filer.regular_file import read_regular_file
+from mq.base.private_file import tell_if_open
 from mq.base.settings import BrokerSettings
 
 # Of TLS 1.2, what has forward secrecy and authenticated encryption. All of TLS 1.3 is so.
@@ -74,6 +75,7 @@ def read_contexts(files: TlsFiles) -> Contexts:
     server, peers, expires = None, None, None
     if files.cert is not None and files.key is not None:
         server = _server_context(files, files.cert, files.key)
+        tell_if_open(files.key)
         expires = _rehearse(server, files, files.cert)
         if files.client_ca is not None:
             _trust(server, files.client_ca, files.client_ca_flag)

@@ -1,5 +1,6 @@
 """The checks of `mq doctor`."""
 
+import os
 import platform
 import resource
 import sys
@@ -15,6 +16,7 @@ import httpx
 
 from braidmq import AsyncClient, Cluster
 from braidmq.command_words import in_command_words
+from braidmq.defaults import CLIENT_CERT_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from braidmq.transport.addresses import shown
 from braidmq.transport.tls import broker_tls
 from filer import keys
@@ -218,14 +220,20 @@ async def _topics(client: AsyncClient) -> _Outcome:
     count = 0
     async for _ in client.topics():
         count += 1
-    return "ok", f"{count} in the catalogue"
+    return "ok", f"{count} in the catalogue{_of_what_is_seen()}"
+
+
+def _of_what_is_seen() -> str:
+    """Brokers tell a principal of what it may observe, and of nothing else."""
+    shown = any(os.environ.get(each) for each in (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE, CLIENT_CERT_VARIABLE))
+    return ", among the topics that you may observe" if shown else ""
 
 
 def _damage(cluster: Cluster) -> _Outcome:
     """What the scrubs of all brokers have found, and the readers of this one."""
     damaged = cluster.damaged
     if not damaged:
-        return "ok", "nothing is known to be damaged"
+        return "ok", f"nothing is known to be damaged{_of_what_is_seen()}"
     objects = sum(each.objects for each in damaged)
     names = ", ".join(each.topic for each in damaged[:_TOPICS_NAMED]) + (", …" if len(damaged) > _TOPICS_NAMED else "")
     return "failed", (

@@ -68,14 +68,17 @@ def list_keys(file: KeysFile, as_json: Json = False) -> None:
 
 
 def _read(file: Path) -> "PeerKeys":
+    from filer.regular_file import read_regular_file
+    from mq.base.private_file import refuse_if_open
     from mq.peer_keys.peer_keys import MOST_BYTES, parse_peer_keys
 
-    with file.open("rb") as opened:
-        data = opened.read(MOST_BYTES + 1)
+    data = read_regular_file(file, MOST_BYTES + 1)
     try:
-        return parse_peer_keys(data)
+        keys = parse_peer_keys(data)
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from error
+    refuse_if_open(file)
+    return keys
 
 
 def _write(file: Path, keys: "PeerKeys") -> None:

@@ -1,6 +1,7 @@
 """`mq token revoke`: brokers refuse a token, or all that a principal has, from now on."""
 
 import math
+import re
 import sys
 from typing import Annotated, Any
 
@@ -17,6 +18,8 @@ from mq.cli.options import DEFAULT_URL, Json, Timeout, Url
 from mq.cli.output import print_json, print_lines
 from mq.cli.tokens.token import LONGEST_TTL_SECONDS
 
+LONGEST_ID = 200
+_OWN_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _TRIES = 10
 _SECOND_US = 1_000_000
 _SECTIONS = ("grants", "revoked_tokens", "revoked_principals", "quotas")
@@ -40,7 +43,8 @@ def revoke(
 ) -> None:
     """Have all brokers refuse a signed token, within a second, by the policy of the cluster. What it has open ends.
 
-    It stays in the policy until the token would have ended; by its --id alone, for 366 days. A principal's stays until
+    It stays in the policy until the token would have ended; by its --id alone, for 366 days. Brokers keep no list of
+    tokens: whether one has that id is not known. A principal's stays until
     somebody takes it out, and certificates and tokens that do not tell when they were issued count as older.
     """
     if sum(each is not None for each in (file, token_id, principal)) != 1:
@@ -55,11 +59,20 @@ def revoke(
     else:
         entry = _entry(_read(file)) if file is not None else _by_id(str(token_id), clock)
         after = with_client(url, timeout, lambda client: _with(client, "revoked_tokens", "id", entry))
-        told, text = entry, f"token {entry['id']} is refused, until it ends at {entry['until']}"
+        told, text = entry, _words(entry, by_id=file is None)
     if as_json:
         print_json({**told, "version": after.version})
     else:
         print_lines(f"{text}: policy version {after.version}")
+
+
+def _words(entry: dict[str, str], *, by_id: bool) -> str:
+    """What has come of it. Nobody knows which ids were ever given to a token, so a mistyped one looks like any."""
+    if not by_id:
+        return f"token {entry['id']} is refused, until it ends at {entry['until']}"
+    is_own = _OWN_ID.fullmatch(entry["id"])
+    hint = "" if is_own else "; tokens of the cluster's own keys have ids of 26 characters"
+    return f"token {entry['id']} is refused, until {entry['until']}, if there is one: no broker keeps a list{hint}"
 
 
 async def _all_of(client: AsyncClient, clock: Clock, principal: str, before_us: int) -> ClusterPolicy:
@@ -108,4 +121,12 @@ def _entry(token: str) -> dict[str, str]:
 
 
 def _by_id(token_id: str, clock: Clock) -> dict[str, str]:
+    """The revocation of a token by its id alone. Raises `InvalidInput` for what no token can have."""
+    if token_id.count(".") == 2 and len(token_id) > LONGEST_ID // 2:
+        raise InvalidInput("--id: that is a token, and not its id: name the file that has it")
+    if not 0 < len(token_id) <= LONGEST_ID or not token_id.isprintable() or " " in token_id:
+        raise InvalidInput(
+            f"--id: {token_id!r:.220} is no id of a token: that has 1 to {LONGEST_ID} printable characters and no "
+            "space, as mq token inspect shows it (jti)"
+        )
     return {"id": token_id, "until": rfc3339_short(clock.now_us() + int(LONGEST_TTL_SECONDS) * _SECOND_US)}

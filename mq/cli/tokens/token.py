@@ -10,12 +10,17 @@ import typer
 
 from filer.clock import SystemClock
 from filer.errors import InvalidInput
+from filer.regular_file import read_regular_file
+from mq.cli.failures import say
 from mq.cli.options import Json, duration_seconds
 from mq.cli.output import print_json, print_lines
 from mq.cli.tokens.signing import SigningKeysFile
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 LONGEST_TTL_SECONDS = 366 * 86_400.0
+_STATIC = "braidmq_"
+_MOST_BYTES = 64 * 1024
+_LONGEST_NAME = 255
 _TTL_PARSER = duration_seconds(1, LONGEST_TTL_SECONDS)
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.", show_default=False)]
@@ -95,7 +100,7 @@ def create_static(
 ) -> None:
     """Make a random token, print it, and add its hash to a file. Brokers take the file within a second."""
     from mq.security.grants import parse_grants
-    from mq.security.static_tokens import added, new_token
+    from mq.security.static_tokens import added, new_token, parse_static_tokens
     from mq.security.written_files import write_replacing
 
     clock = SystemClock()
@@ -109,6 +114,9 @@ def create_static(
     except InvalidInput as error:
         raise InvalidInput(f"{static_tokens}: {error}") from error
     write_replacing(static_tokens, text, mode=0o600)
+    older = parse_static_tokens(before).count_of(name)
+    if older:
+        say(f"{name} has {older + 1} tokens in {static_tokens} now: each is good until you remove its table")
     if as_json:
         print_json({"token": token, "name": name, "until": None if until is None else until.isoformat()})
     else:
@@ -117,7 +125,11 @@ def create_static(
 
 def inspect(
     token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="The token; - reads it from stdin, where no other user sees it.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The token's file; - reads stdin. A token itself does, too, but others may see it there.",
+        ),
     ] = "-",
     public_keys: Annotated[
         Path | None,
@@ -132,8 +144,8 @@ def inspect(
     from mq.security.key_ring import KeyRing, parse_key_set
     from mq.security.signed_tokens import OWN_ISSUER, Audience, unverified, verify
 
-    text = (sys.stdin.read() if token == "-" else token).strip()
-    if text.startswith("braidmq_"):
+    text = (sys.stdin.read() if token == "-" else _token_or_content(token)).strip()
+    if text.startswith(_STATIC):
         raise InvalidInput(
             "a static token says nothing itself: the brokers' file (mq serve --static-tokens) has its hash, and what "
             "it allows"
@@ -147,6 +159,20 @@ def inspect(
         print_json(shown)
         return
     print_lines(*(f"{name:<10} {_shown(name, value)}" for name, value in shown.items()))
+
+
+def _token_or_content(given: str) -> str:
+    """A token, or that of a file. Raises `InvalidInput` for what is neither."""
+    path = Path(given)
+    is_token = given.startswith(_STATIC) or (given.count(".") == 2 and "/" not in given and given.startswith("ey"))
+    if is_token and (len(given) > _LONGEST_NAME or not path.exists()):
+        return given
+    try:
+        return read_regular_file(path, _MOST_BYTES).decode("ascii", "replace")
+    except IsADirectoryError as error:
+        raise InvalidInput(f"{given} is a folder: name the file that has the token") from error
+    except FileNotFoundError as error:
+        raise InvalidInput(f"there is no file {given!r:.210}, and it is no JSON Web Token either") from error
 
 
 def _shorthand(topics: str | None, groups: str | None, allow: str | None) -> list[str]:

@@ -86,8 +86,13 @@ def _policy_of(broker: Broker) -> "PolicyInForce":
 def _expected(request: Request) -> str:
     """The ETag that the request names. Raises `PreconditionMissing`."""
     given = request.headers.get("if-match", "").strip()
-    if not _TAG.fullmatch(given):
+    if not given:
         raise PreconditionMissing("name the policy that this one is to follow: its ETag in the header If-Match")
+    if not _TAG.fullmatch(given):
+        raise PreconditionMissing(
+            f"the header If-Match is {given!r:.80}, and no ETag of a policy: it has to be the text in double quotes "
+            "that reading the policy gives in the header ETag"
+        )
     return given
 
 

@@ -20,9 +20,9 @@ from typing import TypeVar
 
 from filer.clock import Clock
 from filer.errors import InvalidInput
+from filer.regular_file import read_regular_file
 from mq.base.errors import Unauthenticated
 from mq.base.private_file import refuse_if_open
-from mq.base.regular_file import read_regular_file
 from mq.local.secure.authority import (
     CA_DAYS_LEFT,
     CERTIFICATE_DAYS_LEFT,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.times import parse_rfc3339, rfc3339_short
-from mq.base.errors import Unauthenticated
+from mq.base.errors import Revoked
 from mq.security.grants import Grant, Grants, parse_grants
 from mq.security.policy.limits import Limits, limits_of
 from mq.security.policy.newer import FIELDS, known_part
@@ -93,18 +93,18 @@ class Decisions:
         self._principals = dict(self._policy.principals)
 
     def applied(self, principal: Principal) -> Principal:
-        """The principal with the grants that the policy gives. Raises `Unauthenticated` if its credential is revoked.
+        """The principal with the grants that the policy gives. Raises `Revoked` if its credential is.
 
         A credential that does not tell since when it is counts as older than any other.
         """
         if principal.token_id in self._tokens:
-            raise Unauthenticated("the token is revoked: get a new one")
+            raise Revoked("the token is revoked: get a new one", principal.name)
         before_us = self._principals.get(principal.name)
         issued = principal.issued_seconds
         if before_us is not None and (issued is None or issued * 1e6 < before_us):
             since = rfc3339_short(before_us)
-            raise Unauthenticated(
-                f"credentials of {principal.name!r:.210} from before {since} are revoked: get a new one"
+            raise Revoked(
+                f"credentials of {principal.name!r:.210} from before {since} are revoked: get a new one", principal.name
             )
         return replace(principal, grants=Grants([*principal.grants.all, *self.grants_of(principal.name)]))
 

@@ -16,6 +16,11 @@ from mq.security.policy.policy_object import NOTHING, CorruptPolicy, PolicyObjec
 POLL_SECONDS = 0.4
 """So often each broker looks whether the policy has changed: with the round trip, it has it within half a second."""
 
+REMEDY = (
+    f"put back a copy of {keys.POLICY} that is whole, or have a broker that still runs write it anew (mq policy show > "
+    "policy.toml, mq policy apply policy.toml). If there is neither, delete the object and start the broker: then "
+    "nothing is granted by it, and no token is revoked any more, so rotate keys first if any was"
+)
 _log = EventLog(__name__)
 
 
@@ -43,12 +48,16 @@ class PolicyInForce:
         return self._stored.policy
 
     async def open(self) -> None:
-        """Take the policy that is on the store. Raises `CorruptFile` and `StoreError`.
+        """Take the policy that is on the store. Raises `CorruptFile`, which says what to do, and `StoreError`.
 
         A broker that cannot know what is revoked must not serve as if nothing were.
         """
         async with self._turn:
-            self._take(await self._object.read())
+            try:
+                found = await self._object.read()
+            except CorruptPolicy as error:
+                raise CorruptPolicy(f"{error}; {REMEDY}", error.etag) from error
+            self._take(found)
 
     async def watch(self) -> None:
         """Take what is new, for as long as the broker runs."""

@@ -61,6 +61,7 @@ class Authority:
         made = Identity(self.folder / f"{name}-{self._signed}.pem", self.folder / f"{name}-{self._signed}.key")
         made.cert.write_bytes(certificate.public_bytes(_PEM))
         how = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+        made.key.touch(mode=0o600)
         made.key.write_bytes(key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how))
         return made
 

@@ -36,6 +36,7 @@ def test_a_rotation_step_by_step(mq: Mq, mq_json: Callable[..., Any], tmp_path: 
 )
 def test_what_is_no_file_of_keys_is_left_as_it_is(text: str, why: str, mq_fails: Mq, tmp_path: Path) -> None:
     file = tmp_path / "keys"
+    file.touch(mode=0o600)
     file.write_text(text)
     assert why in mq_fails("peer-keys", "add", str(file))
     assert file.read_text() == text

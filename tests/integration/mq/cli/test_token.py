@@ -39,6 +39,14 @@ def test_a_key_signs_until_it_is_dropped(
     assert (third["kept"], third["dropped"]) == ([second["key"]], [first])
     assert "a key that is not known here" in mq_fails("token", "inspect", token, *public)
     assert mq_json("token", "inspect", token)["checked"] is False
+    file = Path(signing[1]).with_name("shop.token")
+    file.write_text(f"{token}\n")
+    assert mq_json("token", "inspect", str(file)) == mq_json("token", "inspect", token)
+    assert "is a folder: name the file that has the token" in mq_fails("token", "inspect", str(file.parent))
+    assert "there is no file" in mq_fails("token", "inspect", str(file.with_name("nothing")))
+    Path(signing[1]).chmod(0o644)
+    assert "others may read" in mq_fails("token", "create", "shop", *signing, "--grant", "topic:a:read")
+    Path(signing[1]).chmod(0o600)
     assert stat.S_IMODE(Path(signing[1]).stat().st_mode) == 0o600
 
 
@@ -135,12 +143,19 @@ def check_policy(mq: Mq, mq_fails: Mq, files: tuple[str, ...], tmp_path: Path) -
     ):
         policy.write_text(text)
         assert why in mq_fails(*ada, "policy", "apply", str(policy))
-    assert "token g1 is refused" in mq(*ada, "token", "revoke", "--id", "g1")
+    told = mq(*ada, "token", "revoke", "--id", "g1")
+    assert (
+        "token g1 is refused" in told and "if there is one: no broker keeps a list; tokens of the cluster's own" in told
+    )
     for given, why in (
         ((), "name what to revoke"),
         (("--id", "a", "--principal", "b"), "name what to revoke"),
         ((str(tmp_path / "grafana"),), "taken out of --static-tokens"),
         ((str(tmp_path / "nothing"),), "No such file"),
+        (("--id", "two words"), "is no id of a token"),
+        (("--id", ""), "is no id of a token"),
+        (("--id", "x" * 201), "is no id of a token"),
+        (("--id", shop.read_text().strip()), "that is a token, and not its id"),
     ):
         assert why in mq_fails(*ada, "token", "revoke", *given)
 

@@ -129,6 +129,23 @@ async def test_refusals_are_recorded_on_every_path(broker: HttpBroker, maker: To
     ]
 
 
+async def test_the_trail_tells_whose_a_revoked_token_was(broker: HttpBroker, maker: TokenMaker) -> None:
+    token = maker.token("topic:orders:read")
+    policy = await broker.client.get("/v1/cluster/policy")
+    entry = {"principal": "ann", "before": "2099-01-01T00:00:00Z"}
+    admin = bearer(maker.token(*EVERYTHING, sub="admin"))
+    change = {**admin, "if-match": policy.headers["etag"]}
+    (
+        await broker.client.put("/v1/cluster/policy", json={"revoked_principals": [entry]}, headers=change)
+    ).raise_for_status()
+    for credential in (token, "nonsense"):
+        answer = await broker.client.get("/v1/topics/orders/messages", headers=bearer(credential))
+        assert answer.status_code == 401
+    broker.client.headers["authorization"] = admin["authorization"]
+    told = [(each["principal"], each["status"]) for each in (await trail(broker))[-2:]]
+    assert told == [("ann", 401), (None, 401)]
+
+
 async def test_reads_and_messages_are_not_recorded(broker: HttpBroker) -> None:
     await broker.client.put("/v1/topics/orders")
     before = len(await trail(broker))

@@ -74,6 +74,7 @@ async def test_a_change_names_the_version_that_it_follows(broker: HttpBroker, ma
     for given in ({}, {"if-match": "*"}, {"if-match": "0"}, {"if-match": ""}):
         answer = await broker.client.put(PATH, json=document, headers={**admin, **given})
         check_problem(answer, 428, "precondition-missing", "If-Match")
+        assert ("no ETag of a policy" in answer.json()["detail"]) is bool(given.get("if-match"))
     first = await broker.client.put(PATH, json=document, headers={**admin, "if-match": empty.headers["etag"]})
     assert first.status_code == 200 and first.json()["version"] == 1
     # Repeated as it is, since its answer may have been lost, it has been done; anything else comes too late.

@@ -373,3 +373,18 @@ def test_each_value_tells_its_origin() -> None:
         "data": Origin("command line", "--data"),
     }
     assert found.settings.store is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_audited"),
+    [
+        ({}, False),
+        ({"authorizer": "any"}, False),
+        ({"static_tokens": "tokens.toml"}, True),
+        ({"authorizer": "tokens", "token_keys": "keys.json"}, True),
+        ({"static_tokens": "tokens.toml", "audit": "off"}, False),
+        ({"audit": "on"}, True),
+    ],
+)
+def test_the_trail_is_kept_where_tokens_are_taken(settings: dict[str, str], is_audited: bool) -> None:
+    assert read_settings(settings, {}, {}).is_audited is is_audited

@@ -73,7 +73,7 @@ def test_another_address_on_the_command_line_gets_nothing_of_it(folder: dict[str
 def test_a_token_of_the_command_line_stays(folder: dict[str, str]) -> None:
     environment = {**folder, "BRAIDMQ_TOKEN_FILE": "/mine"}
     in_force = ContextInForce()
-    in_force.apply("p", environment, has_token=True)
+    in_force.apply("p", environment, given=["BRAIDMQ_TOKEN_FILE"])
     assert environment["BRAIDMQ_TOKEN_FILE"] == "/mine" and environment["BRAIDMQ_CA"] == "/ca.pem"
 
 

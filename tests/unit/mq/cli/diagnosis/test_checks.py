@@ -1,8 +1,10 @@
+import pytest
+
 from filer.clock import ManualClock
 from filer.errors import StoreRefused
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Data
-from mq.cli.diagnosis.checks import machine_findings, store_findings
+from mq.cli.diagnosis.checks import _of_what_is_seen, machine_findings, store_findings
 
 
 async def test_a_good_store_passes_and_keeps_nothing() -> None:
@@ -63,3 +65,14 @@ async def test_a_store_that_refuses_fails() -> None:
 
 def test_the_machine() -> None:
     assert {"python", "pyarrow", "braidmq", "open files"} == {finding.check for finding in machine_findings()}
+
+
+@pytest.mark.parametrize("variable", ["BRAIDMQ_TOKEN", "BRAIDMQ_TOKEN_FILE", "BRAIDMQ_CLIENT_CERT"])
+def test_who_shows_a_credential_is_told_that_others_may_see_more(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BRAIDMQ_TOKEN", "BRAIDMQ_TOKEN_FILE", "BRAIDMQ_CLIENT_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    assert _of_what_is_seen() == ""
+    monkeypatch.setenv(variable, "x")
+    assert _of_what_is_seen() == ", among the topics that you may observe"

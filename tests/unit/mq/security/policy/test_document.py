@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from filer.errors import InvalidInput
-from mq.base.errors import Unauthenticated
+from mq.base.errors import Revoked, Unauthenticated
 from mq.security.grants import parse_grants
 from mq.security.policy.document import MOST_ENTRIES, Decisions, Policy, parse_policy
 from mq.security.principal import Principal
@@ -92,8 +92,10 @@ def test_what_is_revoked_is_nobody(given: Principal, is_refused: bool) -> None:
     if not is_refused:
         assert decided.applied(given).name == given.name
         return
-    with pytest.raises(Unauthenticated, match="revoked"):
+    with pytest.raises(Revoked, match="revoked") as refusal:
         decided.applied(given)
+    # The audit trail tells whose it was.
+    assert refusal.value.principal == given.name and isinstance(refusal.value, Unauthenticated)
 
 
 def test_the_first_quota_that_means_a_principal_counts() -> None:
