@@ -263,6 +263,8 @@ def _secure_options(secure: SecureFolder) -> list[str]:
     return [
         *("--authorizer", "tokens", "--token-keys", str(secure.public_keys)),
         *("--tls-cert", str(secure.broker), "--tls-key", str(secure.broker), "--tls-ca", str(secure.ca)),
+        *("--peer-port", "0", "--peer-tls-ca", str(secure.ca)),
+        *("--peer-tls-cert", str(secure.broker), "--peer-tls-key", str(secure.broker)),
         *("--peer-keys", str(secure.peer_keys), "--zookeeper-auth", str(secure.zookeeper_auth)),
         *("--zookeeper-tls", "--zookeeper-ca", str(secure.ca)),
         *("--zookeeper-cert", str(secure.broker), "--zookeeper-key", str(secure.broker)),

@@ -9,14 +9,13 @@ import pytest
 
 from filer.clock import ManualClock, SystemClock
 from filer.errors import InvalidInput
-from mq.base.settings import BrokerSettings
 from mq.cli.tokens.signing import rotate_key
 from mq.local.secure.authority import parse_identity
 from mq.local.secure.secure_folder import SecureFolder
 from mq.peer_keys.peer_keys import parse_peer_keys
 from mq.security.key_ring import KeyRing, parse_key_set
 from mq.security.signed_tokens import OWN_ISSUER, Audience, verify
-from mq.tls.contexts import read_contexts
+from mq.tls.contexts import TlsFiles, read_contexts
 
 NOW_US = 1_795_770_000_000_000  # 2026-11-27
 ALL = [
@@ -73,9 +72,7 @@ def test_brokers_take_the_token_and_what_it_may_do(secure: SecureFolder) -> None
 def test_brokers_take_the_certificate(tmp_path: Path) -> None:
     secure = SecureFolder(tmp_path / "secure", "local", SystemClock())
     secure.prepare()
-    found = read_contexts(
-        BrokerSettings(tls_cert=secure.broker, tls_key=secure.broker, tls_ca=secure.ca, tls_client_ca=secure.ca)
-    )
+    found = read_contexts(TlsFiles(secure.broker, secure.broker, secure.ca, secure.ca, own_host="127.0.0.1"))
     assert found.server is not None and found.peers is not None and found.expires
     assert ssl.create_default_context(cafile=secure.ca).cert_store_stats()["x509_ca"] == 1
 
