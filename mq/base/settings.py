@@ -154,7 +154,8 @@ class BrokerSettings(BaseModel):
         None, description="File of the CAs by which other brokers' certificates are checked; else the system's."
     )
     peer_tls_cert: Path | None = Field(
-        None, description="Certificate that brokers show each other at --peer-port, in PEM; else that of --tls-cert."
+        None,
+        description="Certificate that brokers show each other at --peer-port, in PEM; with --peer-tls-key and --peer-tls-ca.",
     )
     peer_tls_key: Path | None = Field(None, description="File of its key, in PEM, without a passphrase.")
     peer_tls_ca: Path | None = Field(
