@@ -95,7 +95,8 @@ class _Stream:
         self.group: _Group
 
     def go(self, page: StreamPage | None) -> None:
-        """Have it go on by itself."""
+        """Have it go on by itself. It is given nothing more here: it has been told where it stands."""
+        self.group.streams.pop(self, None)
         if not self.left.done():
             if page is not None:
                 page.use()
@@ -199,7 +200,6 @@ class _Group:
             stream.positions = page.reached
             given += 1
             if not stream.chunks.takes_more:
-                del self.streams[stream]
                 stream.go(page)
         return given
 

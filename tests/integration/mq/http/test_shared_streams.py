@@ -15,12 +15,14 @@ from filer.event_log import Event
 from filer.stores.memory_store import MemoryStore
 from filer.topic.positions import from_marker
 from filer.topic.topic_state import TopicState
+from mq.base.errors import Unauthenticated
 from mq.http.render import Part
 from mq.http.stream_forms import NdjsonForm
 from mq.http.streaming import stream_pages
 from mq.http.streaming.live_streams import LONGEST_REST_SECONDS, LiveStreams
 from mq.http.streaming.stream_page import StreamPage
 from mq.http.streaming.stream_pages import Place, StreamPages
+from mq.security.standing import Over
 from tests.support.broker.http_broker import HttpBroker, http_broker
 
 MIB = 1024 * 1024
@@ -397,6 +399,32 @@ async def test_a_change_in_the_middle_of_a_read_leads_all_on(
         await topic.broker.drain()
         positions, page = await following
     assert (positions, page) == ({2: 0, 3: 0}, None)
+
+
+async def test_one_whose_permission_ends_is_told_to_stand_behind_all_that_it_was_given(
+    topic: HttpBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends just as a page is there for its group. Whoever goes on by its end must get nothing twice, and all."""
+    runtime, client = await topic.broker.topics.topic("t"), Slow(Rests(topic.broker.clock), 0.0)
+    over: Over = asyncio.get_running_loop().create_future()
+    inner = StreamPages.after
+
+    async def ending(self: StreamPages, place: Place, page_bytes: int) -> StreamPage:
+        page = await inner(self, place, page_bytes)
+        if page.parts:
+            over.set_result(Unauthenticated("its token has expired"))
+            await asyncio.sleep(0)
+        return page
+
+    monkeypatch.setattr(StreamPages, "after", ending)
+    streams = LiveStreams(topic.broker, StreamPages(topic.broker))
+    following = asyncio.create_task(streams.follow(Place.of(runtime, NdjsonForm(), {0: 0, 1: 0}), client, over))
+    await until(lambda: bool(streams._groups))
+    await publish(topic, "new")
+    async with asyncio.timeout(SECONDS):
+        positions, _ = await following
+    await until(lambda: not streams._groups)
+    assert sum(positions.values()) == len(client.written)
 
 
 async def test_the_access_log_counts_what_was_written_to_all(caplog: pytest.LogCaptureFixture) -> None:
