@@ -155,7 +155,7 @@ class BrokerSettings(BaseModel):
     )
     peer_tls_cert: Path | None = Field(
         None,
-        description="Certificate that brokers show each other at --peer-port, in PEM; with --peer-tls-key and --peer-tls-ca.",
+        description="Certificate for brokers at --peer-port, in PEM; with --peer-tls-key and --peer-tls-ca.",
     )
     peer_tls_key: Path | None = Field(None, description="File of its key, in PEM, without a passphrase.")
     peer_tls_ca: Path | None = Field(
