@@ -13,10 +13,11 @@ def read_regular_file(path: Path, most_bytes: int) -> bytes:
     waiting, and looked at before it is read: another one cannot take its place in between.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise OSError(errno.EINVAL, "it is no regular file: a pipe, a socket or a device cannot be read again", path)
     with open(descriptor, "rb") as file:
-        kind = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(kind):
-            raise OSError(
-                errno.EINVAL, "it is no regular file: a pipe, a socket or a device cannot be read again", path
-            )
         return file.read(most_bytes)

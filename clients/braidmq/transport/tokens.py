@@ -59,7 +59,7 @@ class Token:
             if self._seen is not None:
                 return  # who renews it may remove it for a moment: the one before is as good as it was
             raise InvalidArgument(f"the token's file {str(self._file)!r} cannot be read: {error.strerror}") from error
-        self._headers = _headers_of(text.decode("utf-8", "replace"), f"what the file {str(self._file)!r} has")
+        self._headers = _headers_of(text.decode("utf-8", "replace"), f"the token in the file {str(self._file)!r}")
         self._seen = seen
 
 

@@ -25,7 +25,7 @@ def subjects_of(given: Mapping[str, Any]) -> Subjects:
     """The pattern in `principal`. Raises `InvalidInput`."""
     text = text_of(given, "principal", WANTED)
     if "*" in text[:-1]:
-        raise InvalidInput(f"{text!r:.210} is no {WANTED}: * stands at its end alone")
+        raise InvalidInput(f"{text!r:.210} is not {WANTED}: * stands at its end alone")
     return Subjects(text)
 
 
