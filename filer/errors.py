@@ -6,6 +6,7 @@ BraidError
 │   ├── ObjectExists             a create-if-absent lost: find out who wrote it
 │   ├── EtagMismatch             a compare-and-swap lost: read again and decide again
 │   ├── OutcomeUnknown           it may or may not have taken effect: find out
+│   ├── StoreUnreached           it was never sent: send it again
 │   ├── StoreRefused             the request itself is wrong (credentials, bucket): do not repeat
 │   └── StoreCannotFence         conditional creates do not hold here: refuse to run
 ├── SegmentMoved                 this process no longer owns the segment: refresh the route
@@ -55,6 +56,10 @@ class EtagMismatch(StoreError):
 
 class OutcomeUnknown(StoreError):
     """The store gave no clear answer: the request may or may not have taken effect."""
+
+
+class StoreUnreached(StoreError):
+    """No connection to the store was to be had: the request was never sent, and has certainly not taken effect."""
 
 
 class StoreRefused(StoreError):

@@ -52,6 +52,7 @@ from mq.limits.quotas import Quotas
 from mq.limits.read_budget import ReadBudget
 from mq.limits.reads import Reads, Streams
 from mq.limits.turns import Turns
+from mq.limits.upload_streams import UploadStreams
 from mq.maintenance.maintenance import Maintenance
 from mq.maintenance.scrubber import Scrubber
 from mq.maintenance.topic_loading import TopicLoading
@@ -171,6 +172,7 @@ class Broker:
         self.turns = Turns(clock.monotonic_seconds, lambda: puts_compute and self._write_limiter.is_storing)
         self.reads = Reads()
         self.read_budget = ReadBudget(settings.read_bytes, self.turns.pages, self._share_with_cache)
+        self.upload_streams = UploadStreams(store.traits.streams_at_once)
         self.streams = Streams(settings.max_streams, settings.streams_per_address, self.metrics)
         self.decode_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-decode")
         self._read_pool = ThreadPoolExecutor(2, thread_name_prefix="braidmq-read")

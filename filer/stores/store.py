@@ -56,12 +56,14 @@ class StoreTraits:
 
     If `puts_are_billed`, each put costs money, so fewer and larger ones are better. `puts_at_once` says how many puts
     are worth making at the same time: many if a put mostly waits, one if it keeps this machine busy. If it `presigns`,
-    clients send requests of their own.
+    clients send requests of their own. `streams_at_once` says for how many streams of chunks it has connections at a
+    time; None if it needs none.
     """
 
     puts_are_billed: bool
     puts_at_once: int
     presigns: bool = False
+    streams_at_once: int | None = None
 
 
 class Store(Protocol):
@@ -164,6 +166,7 @@ class StreamingStore(Protocol):
         """Write an object that must not exist yet from its chunks, in bounded memory; returns its SHA-256 in hex.
 
         Raises `ObjectExists`, perhaps before all chunks are read. Raises `InvalidInput` if the chunks do not add up to
-        exactly `size_bytes` or do not have that `sha256`; then nothing is stored.
+        exactly `size_bytes` or do not have that `sha256`, and `StoreUnreached` if the store has had none of them; then
+        nothing is stored.
         """
         ...

@@ -7,6 +7,7 @@ BraidError
 ├── FrontStoreFull         no room for more messages until the store has caught up
 ├── ReadsFull              no room for another answer with messages at the moment
 ├── TooManyStreams         no more subscriptions are served at the moment
+├── TooManyUploads         no more payloads are sent on to the store at the moment
 ├── Draining               this broker is shutting down
 ├── NotFound               no such topic, segment, message, upload, load
 ├── BodyTooLarge           a request body above the limit
@@ -77,6 +78,10 @@ class ReadsFull(BraidError):
 
 class TooManyStreams(BraidError):
     """The broker, or the client's address, has as many subscriptions as it may."""
+
+
+class TooManyUploads(BraidError):
+    """The broker sends on as many payloads, or as many of one principal, as it may."""
 
 
 class TooManyVerifications(BraidError):

@@ -74,6 +74,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.FrontStoreFull, "front-store-full", "The broker has no room for more messages at the moment", 429, True),
     (errors.ReadsFull, "reads-full", "The broker has no room for another answer at the moment", 429, True),
     (errors.TooManyStreams, "too-many-streams", "There are too many subscriptions at the moment", 429, True),
+    (errors.TooManyUploads, "too-many-uploads", "There are too many uploads at the moment", 429, True),
     (errors.QuotaExceeded, "quota-exceeded", "The principal's quota is used up at the moment", 429, True),
     (errors.TooManyVerifications, "too-many-verifications", "Too many topics are being checked", 429, True),
     (errors.CopyRefused, "copy-refused", "The segment is being sealed", 409, False),
@@ -96,6 +97,8 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.PeerSilent, "owner-silent", _OWNER_SILENT, 503, False),
     (errors.PeerUnreachable, "broker-unreachable", "Another broker does not answer", 503, True),
     (errors.PeerFailed, "broker-refused", "Another broker refuses the request", 502, False),
+    # Nothing was sent to it.
+    (filer_errors.StoreUnreached, "store-unavailable", "The store cannot be reached", 503, True),
     (
         filer_errors.StoreError,
         "store-unavailable",

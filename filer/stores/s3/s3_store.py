@@ -54,8 +54,6 @@ DATE_RESOLUTION_US = 1_000_000
 TIME_KEY = "cluster/cluster.json"
 """Asked for when only the time of the answer is wanted; it need not exist."""
 
-_TRAITS = StoreTraits(puts_are_billed=True, puts_at_once=64, presigns=True)
-
 
 class S3Store:
     """The objects of one bucket below one prefix. It connects at the first call.
@@ -67,6 +65,9 @@ class S3Store:
     def __init__(self, settings: S3Settings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
+        self._traits = StoreTraits(
+            puts_are_billed=True, puts_at_once=64, presigns=True, streams_at_once=settings.pool_size
+        )
         self._time = StoreTime(resolution_us=DATE_RESOLUTION_US)
         self._checksums = PutChecksums()
         self._connection = S3Connection(settings, on_date=self._record_date)
@@ -76,7 +77,7 @@ class S3Store:
     @property
     def traits(self) -> StoreTraits:
         """A put costs money, and most of its time it waits for the answer."""
-        return _TRAITS
+        return self._traits
 
     @property
     def time(self) -> StoreTime:

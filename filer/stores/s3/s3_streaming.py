@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from filer.errors import ObjectExists, OutcomeUnknown, StoreRefused
+from filer.errors import ObjectExists, OutcomeUnknown, StoreRefused, StoreUnreached
 from filer.stores.exact_stream import ExactStream
 from filer.stores.s3.s3_errors import NOT_FOUND, PRECONDITION_FAILED, TEMPORARY_STATUSES
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.store import PresignedRequest
 
 _SHOWN_BYTES = 300
+_POOL_SECONDS = 1.0
+"""Callers keep to `StoreTraits.streams_at_once`. Who does not soon hears of it: nobody reads a body that waits here."""
 
 
 async def checked_chunks(chunks: AsyncIterator[bytes], check: ExactStream) -> AsyncIterator[bytes]:
@@ -46,7 +48,7 @@ class S3Streaming:
         wait_seconds = settings.request_timeout_seconds
         self._client = httpx2.AsyncClient(
             verify=ssl.create_default_context(cafile=ca_file) if ca_file else True,
-            timeout=httpx2.Timeout(wait_seconds, connect=settings.connect_timeout_seconds),
+            timeout=httpx2.Timeout(wait_seconds, connect=settings.connect_timeout_seconds, pool=_POOL_SECONDS),
             limits=httpx2.Limits(max_connections=settings.pool_size),
             follow_redirects=False,
         )
@@ -54,10 +56,13 @@ class S3Streaming:
     async def put(self, key: str, presigned: PresignedRequest, chunks: AsyncIterator[bytes]) -> str:
         """Send the chunks; returns the `Date` of the answer. Raises what `Store.create` raises, and what they raise."""
         headers = {**presigned.headers, "User-Agent": "BraidMQ"}
-        # Of nothing at all, the head of the request is the whole of it.
+        # No connection is taken before something has come. Of nothing at all, the head is the whole of the request.
         first = await anext(chunks, b"")
         try:
             answer = await self._client.put(presigned.url, content=_in_order(first, chunks), headers=headers)
+        except (httpx2.PoolTimeout, httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            # Not even the head was sent: these are raised only until there is a connection.
+            raise StoreUnreached(f"{key!r}: {type(error).__name__} {error}", cause="connection") from error
         except httpx2.HTTPError as error:
             # Perhaps it was stored, and the answer was lost.
             raise OutcomeUnknown(f"{key!r}: {type(error).__name__} {error}", cause="connection") from error

@@ -1,7 +1,7 @@
 """`PUT /v1/topics/{topic}/uploads/{id}`: takes payloads for which the client has no address of the store's own."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import orjson
 from starlette.types import Receive, Scope
@@ -14,6 +14,8 @@ from mq.broker import Broker
 from mq.http.principals import PRINCIPAL
 from mq.http.reply import Reply
 
+FIRST_BYTES = 16 * 1024
+"""So much of a body, or all of a smaller one, comes before it takes a connection to the store."""
 _DIGITS = re.compile(rb"[0-9]{1,16}\Z")
 
 
@@ -45,10 +47,13 @@ class PayloadUpload:
                 f"the upload was declared with {upload.size_bytes} bytes, the body has {int(declared)}"
             )
         key = keys.upload(stored_by, upload_id)
+        body = chunks_of(receive)
+        begin = await begin_of(body)
         try:
-            sha256 = await payloads.create_from_stream(
-                key, chunks_of(receive), size_bytes=upload.size_bytes, sha256=upload.sha256
-            )
+            with broker.upload_streams.counted(scope[PRINCIPAL].name):
+                sha256 = await payloads.create_from_stream(
+                    key, _joined(begin, body), size_bytes=upload.size_bytes, sha256=upload.sha256
+                )
         except ObjectExists as error:
             raise Conflict(
                 "upload-exists", f"upload {upload_id!r} has been written already, and never changes"
@@ -67,3 +72,22 @@ async def chunks_of(receive: Receive) -> AsyncIterator[bytes]:
             raise ClientGone
         yield message.get("body", b"")
         more = message.get("more_body", False)
+
+
+async def begin_of(body: AsyncIterator[bytes]) -> list[bytes]:
+    """The first chunks, until they have `FIRST_BYTES` or all has come: at most that and one chunk more."""
+    begin: list[bytes] = []
+    size_bytes = 0
+    async for chunk in body:
+        begin.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= FIRST_BYTES:
+            break
+    return begin
+
+
+async def _joined(begin: Iterable[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in begin:
+        yield chunk
+    async for chunk in rest:
+        yield chunk

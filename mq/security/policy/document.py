@@ -18,9 +18,9 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.times import parse_rfc3339, rfc3339_short
 from mq.base.errors import Revoked
-from mq.security.grants import Grant, Grants, parse_grants
-from mq.security.policy.limits import Limits, limits_of
-from mq.security.policy.newer import FIELDS, known_part
+from mq.security.grants import Grant, Grants, parse_grant, parse_grants
+from mq.security.policy.limits import Limits, known_limits, limits_of
+from mq.security.policy.newer import FIELDS, REVOKED, known_entry, names_of
 from mq.security.policy.subjects import Subjects, subjects_of, text_of
 from mq.security.principal import Principal
 
@@ -54,7 +54,7 @@ class Policy:
     """One version of a policy. `tokens` has when each revoked token ends, `principals` before when theirs are revoked.
 
     Times are in microseconds since the Unix epoch. `unknown` is what a newer version has written in it, and this one
-    does not understand.
+    does not understand; `not_revoked` is what revokes something among that, and does not count.
     """
 
     version: int = 0
@@ -63,6 +63,7 @@ class Policy:
     principals: tuple[tuple[str, int], ...] = ()
     quotas: tuple[SubjectLimits, ...] = ()
     unknown: tuple[str, ...] = ()
+    not_revoked: tuple[str, ...] = ()
 
     def sections(self) -> dict[str, list[dict[str, Any]]]:
         """What it says, as JSON has it."""
@@ -134,15 +135,66 @@ def parse_policy(document: Mapping[str, Any], version: int = 0) -> Policy:
 
 
 def parse_stored_policy(document: Mapping[str, Any], version: int) -> Policy:
-    """As `parse_policy`, for what a broker of any version has put on the store: newer ones may know more."""
-    known, unknown = known_part(document)
-    return replace(parse_policy(known, version), unknown=unknown)
+    """As `parse_policy`, for what a broker of any version has put on the store: newer ones may know more.
+
+    Each entry that cannot be used is left out alone. Raises `InvalidInput` only for a section that is no list. There
+    may be more entries than clients may send, as a newer version may allow: the object's size bounds them.
+    """
+    unknown: set[str] = set()
+    left_out = {name for name in document if name not in SECTIONS}
+    grants = _stored(document, "grants", _stored_grants, unknown, left_out)
+    tokens = _stored(document, "revoked_tokens", _token, unknown, left_out)
+    principals = _stored(document, "revoked_principals", _principal, unknown, left_out)
+    quotas = _stored(document, "quotas", _stored_quota, unknown, left_out)
+    return Policy(
+        version,
+        tuple(grants),
+        _latest(tokens),
+        _latest(principals),
+        tuple(quotas),
+        names_of(unknown | left_out),
+        names_of(name for name in left_out if name.startswith(REVOKED)),
+    )
+
+
+def _stored(
+    document: Mapping[str, Any],
+    section: str,
+    parse: Callable[[Mapping[str, Any]], T],
+    unknown: set[str],
+    left_out: set[str],
+) -> list[T]:
+    """The entries of a section that can be used. Adds the names of what is not known, and of entries left out."""
+    found: list[T] = []
+    listed = _list_of(document, section)
+    for number, given in enumerate(listed, 1):
+        known, names = known_entry(section, given)
+        unknown.update(names)
+        try:
+            found.append(parse(known))
+        except InvalidInput:
+            if not names or section.startswith(REVOKED):
+                left_out.add(f"{section}, {number} of {len(listed)}")
+    return found
+
+
+def _latest(entries: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Each once. Of two about the same, the one that revokes more."""
+    found: dict[str, int] = {}
+    for name, time_us in entries:
+        found[name] = max(time_us, found.get(name, time_us))
+    return tuple(found.items())
+
+
+def _list_of(document: Mapping[str, Any], section: str) -> list[Any]:
+    listed = document.get(section, [])
+    if not isinstance(listed, list):
+        raise InvalidInput(f"{section} is a list of objects")
+    return listed
 
 
 def _entries(document: Mapping[str, Any], section: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    listed, most = document.get(section, []), MOST_ENTRIES[section]
-    if not isinstance(listed, list):
-        raise InvalidInput(f"{section} is a list of objects")
+    listed, most = _list_of(document, section), MOST_ENTRIES[section]
     if len(listed) > most:
         raise InvalidInput(f"{section} has {len(listed)} entries: {most} are the most")
     found: list[T] = []
@@ -178,6 +230,19 @@ def _subject_grants(given: Mapping[str, Any]) -> SubjectGrants:
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise InvalidInput('it needs grants, a list of texts as "topic:orders-*:read"')
     return SubjectGrants(subjects_of(given), parse_grants(words))
+
+
+def _stored_grants(given: Mapping[str, Any]) -> SubjectGrants:
+    """Of any number of grants, which are some."""
+    words = given.get("grants")
+    if not isinstance(words, list) or not words:
+        raise InvalidInput("it grants nothing")
+    return SubjectGrants(subjects_of(given), Grants(parse_grant(word) for word in words))
+
+
+def _stored_quota(given: Mapping[str, Any]) -> SubjectLimits:
+    """It may have no limit that is known."""
+    return SubjectLimits(subjects_of(given), Limits(**known_limits(given)))
 
 
 def _quota(given: Mapping[str, Any]) -> SubjectLimits:

@@ -27,6 +27,8 @@ _log = EventLog(__name__)
 class PolicyInForce:
     """Follows the policy. `on_change` is called with each other one, `on_failure` when the store's cannot be used.
 
+    It is also called when something is revoked by what is not known here.
+
     What cannot be read leaves in force what was there before: a damaged object, or a store that does not answer, takes
     no grant and no revocation back. So does one that is gone after it was there: brokers never delete it.
     """
@@ -105,6 +107,9 @@ class PolicyInForce:
         _log.info("policy_in_force", version=stored.policy.version)
         if stored.policy.unknown:
             _log.warning("policy_newer", key=keys.POLICY, not_in_force=", ".join(stored.policy.unknown))
+        if stored.policy.not_revoked:
+            self._on_failure()
+            _log.error("policy_revokes_more", key=keys.POLICY, not_revoked=", ".join(stored.policy.not_revoked))
 
     async def replace(self, given: Policy, expected: str) -> Policy:
         """Make this the next version of the one with the tag `expected`, and have it in force here.

@@ -44,12 +44,28 @@ def limits_of(given: Mapping[str, Any]) -> Limits:
     """The limits among these fields. Raises `InvalidInput` for one that cannot be, and if there is none."""
     found = {name: given[name] for name in LIMITS if name in given}
     for name, value in found.items():
-        if name != STORAGE_TOPICS and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST):
+        if name != STORAGE_TOPICS and not _is_limit(value):
             raise InvalidInput(f"{name} is a whole number from 1 on, not {value!r:.80}")
     _check_storage(found)
     if not found:
         raise InvalidInput(f"it limits nothing: give it {', '.join(LIMITS)}, or one of them")
     return Limits(**found)
+
+
+def known_limits(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those among these fields that can be limits. The two of storage go together."""
+    found = {
+        name: given[name] for name in LIMITS if name in given and (name == STORAGE_TOPICS or _is_limit(given[name]))
+    }
+    try:
+        _check_storage(found)
+    except InvalidInput:
+        return {name: value for name, value in found.items() if name not in (_STORAGE, STORAGE_TOPICS)}
+    return found
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
 
 
 def _check_storage(found: Mapping[str, Any]) -> None:

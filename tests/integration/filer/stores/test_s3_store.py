@@ -15,13 +15,14 @@ import pytest
 from botocore.loaders import JSONFileLoader
 
 from filer.clock import SystemClock
-from filer.errors import InvalidInput, OutcomeUnknown, StoreCannotFence, StoreError, StoreRefused
+from filer.errors import InvalidInput, OutcomeUnknown, StoreCannotFence, StoreError, StoreRefused, StoreUnreached
 from filer.stores.fence_check import check_fencing
 from filer.stores.s3.s3_body import PIECE_BYTES
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.s3.s3_store import LARGEST_PUT_BYTES, S3Store
 from filer.stores.store_address import AddressingStyle
 from tests.support.broker.scripted_http import answer, path_of, scripted_server
+from tests.support.process.processes import free_port
 from tests.support.store import rclone_server
 
 ABC_SHA256 = hashlib.sha256(b"abc").hexdigest()
@@ -404,3 +405,42 @@ async def test_requests_that_are_cancelled_cost_no_connection(s3_endpoint: str, 
         async with asyncio.timeout(30):
             await store.create("key", b"data")
             assert (await store.get("key")).data == b"data"
+
+
+async def test_a_stream_that_gets_no_connection_has_certainly_stored_nothing(s3_endpoint: str, s3_bucket: str) -> None:
+    """It is told so soon. Of what has not begun to come, no connection is taken."""
+    goes_on = asyncio.Event()
+
+    async def stalling(begin: bytes, rest: bytes) -> AsyncIterator[bytes]:
+        for chunk in (begin[:1], begin[1:]):
+            yield chunk
+        await goes_on.wait()
+        yield rest
+
+    async def put(store: S3Store, key: str, chunks: AsyncIterator[bytes]) -> None:
+        await store.create_from_stream(key, chunks, size_bytes=6, sha256=None)
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield b"abcdef"
+
+    settings = S3Settings(s3_bucket, endpoint_url=s3_endpoint, pool_size=1)
+    async with opened(settings) as store, asyncio.TaskGroup() as group:
+        assert store.traits.streams_at_once == 1
+        group.create_task(put(store, "late", stalling(b"", b"abcdef")))
+        await put(store, "before", whole())
+        group.create_task(put(store, "slow", stalling(b"abc", b"def")))
+        while True:
+            # The slow one has the connection as soon as another is refused.
+            try:
+                await put(store, f"tried-{time.monotonic_ns()}", whole())
+            except StoreUnreached as error:
+                assert "PoolTimeout" in str(error)
+                break
+        assert [each.key async for each in store.list("slow")] == []
+        goes_on.set()
+    async with opened(settings) as store:
+        assert (await store.get("slow")).data == (await store.get("late")).data == b"abcdef"
+
+    async with opened(S3Settings("bucket", endpoint_url=f"http://127.0.0.1:{free_port()}")) as nowhere:
+        with pytest.raises(StoreUnreached, match="ConnectError"):
+            await put(nowhere, "key", whole())

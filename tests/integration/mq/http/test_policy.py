@@ -352,15 +352,17 @@ async def test_what_a_newer_version_has_written_keeps_no_revocation_from_countin
         "format": 1,
         "version": 7,
         "grants": [],
-        "revoked_tokens": [{"id": "t2", "until": LATE, "why": "lost"}],
+        "revoked_tokens": [{"kid": "k1", "until": LATE}, {"id": "t2", "until": LATE, "why": "lost"}],
         "revoked_principals": [],
-        "quotas": [{"principal": "shop", "dreams_per_night": 3}],
+        "quotas": [{"role": "shop", "streams": 3}, {"principal": "shop", "dreams_per_night": 3}],
     }
     await store.create(keys.POLICY, with_check(orjson.dumps(written)))
     async with asyncio.timeout(10):
         while (await broker.client.get("/v1/topics", headers=bob)).status_code != 401:
             await asyncio.sleep(0.05)
     assert "policy_newer" in caplog.text and "quotas.dreams_per_night" in caplog.text
+    assert "policy_revokes_more" in caplog.text and "revoked_tokens, 1 of 2" in caplog.text
+    assert "braidmq_policy_failures_total 1.0" in (await broker.client.get("/metrics", headers=admin)).text
     refused = await put(broker, admin, quotas=[{"principal": "shop", "streams": 3}])
     check_problem(refused, 409, "policy-newer", "revoked_tokens.why", "at a broker of that version")
 

@@ -245,6 +245,50 @@ async def test_who_may_not_see_the_topic_group_of_a_member_sends_payloads_to_the
         assert (read.status_code, read.content) == (200, data)
 
 
+async def test_slow_uploads_of_one_principal_leave_connections_to_others_on_s3(
+    s3_endpoint: str, s3_bucket: str, tmp_path: Path
+) -> None:
+    """Whoever has its share is told so at once. A body of which next to nothing has come has no part in it."""
+    maker = TokenMaker(now_seconds=SystemClock().now_us() / 1e6)
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    store = open_store(StoreAddress(f"s3://{s3_bucket}/prefix", s3_endpoint), SystemClock())
+
+    def bearer(name: str, grant: str = "topic:t:*") -> dict[str, str]:
+        return {"authorization": f"Bearer {maker.token(grant, sub=name)}"}
+
+    async with http_broker(store, authorizer="tokens", token_keys=tmp_path / "keys.json", audit="off") as broker:
+        client, streams, goes_on = broker.client, broker.broker.upload_streams, asyncio.Event()
+        await client.put("/v1/topic-groups/hush", json={"topics": ["t"]}, headers=bearer("ada", "topic:*:*"))
+
+        async def path(size_bytes: int) -> str:
+            issued = await client.post(UPLOADS, json={"size": size_bytes}, headers=bearer("slow"))
+            return f"{UPLOADS}/{issued.raise_for_status().json()['upload']}"
+
+        async def slow(size_bytes: int, begin_bytes: int) -> int:
+            async def body() -> AsyncIterator[bytes]:
+                yield bytes(begin_bytes)
+                await goes_on.wait()
+                yield bytes(size_bytes - begin_bytes)
+
+            return (await client.put(await path(size_bytes), content=body(), headers=bearer("slow"))).status_code
+
+        assert streams.share == 10
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            stalled = [group.create_task(slow(MIB, 1)) for _ in range(3)]
+            sent = [group.create_task(slow(MIB, MIB // 2)) for _ in range(10)]
+            while streams.count < 10:
+                await asyncio.sleep(0.01)
+            refused = await client.put(await path(10), content=bytes(10), headers=bearer("slow"))
+            problem = check_problem(refused, 429, "too-many-uploads", "10 payloads of this principal")
+            assert problem["retryable"] and refused.headers["retry-after"] == "1" and "hush" not in refused.text
+            served = await client.put(await path(10), content=bytes(10), headers=bearer("bob"))
+            assert (served.status_code, streams.count) == (201, 10)
+            for task in stalled:
+                task.cancel()
+            goes_on.set()
+        assert [task.result() for task in sent] == [201] * 10 and streams.count == 0
+
+
 async def test_files_on_s3_are_presigned(s3: HttpBroker) -> None:
     await s3.client.post(MESSAGES, content=b"1")
     (file,) = (await s3.client.get("/v1/topics/t/files")).json()["files"]

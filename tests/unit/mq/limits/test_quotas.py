@@ -176,7 +176,7 @@ def test_what_a_newer_version_wrote_counts_as_far_as_it_is_safe() -> None:
     found = parse_stored_policy(document, 3)
     assert [each["principal"] for each in found.sections()["grants"]] == ["ann"], "it may give less than it says"
     assert [each["id"] for each in found.sections()["revoked_tokens"]] == ["t"]
-    assert found.sections()["quotas"] == [{"principal": "a", "streams": 2}]
+    assert found.sections()["quotas"] == [{"principal": "a"}, {"principal": "a", "streams": 2}]
     assert found.unknown == ("grants.only_from", "quotas.dreams", "revoked_tokens.why", "rooms")
     with pytest.raises(InvalidInput):
         parse_policy(document)

@@ -6,8 +6,9 @@ import pytest
 
 from filer.errors import InvalidInput
 from mq.base.errors import Revoked, Unauthenticated
-from mq.security.grants import parse_grants
-from mq.security.policy.document import MOST_ENTRIES, Decisions, Policy, parse_policy
+from mq.security.grants import MOST_GRANTS, parse_grants
+from mq.security.policy.document import MOST_ENTRIES, Decisions, Policy, parse_policy, parse_stored_policy
+from mq.security.policy.limits import Limits
 from mq.security.principal import Principal
 
 ISSUER = "https://id.example.org"
@@ -111,3 +112,109 @@ def test_the_next_writer_drops_what_has_ended() -> None:
     assert given.after(Policy(version=4), soon).tokens == given.tokens
     after = given.after(Policy(version=4), late)
     assert (after.version, after.tokens, after.principals) == (5, (), given.principals)
+
+
+NEWER: list[tuple[str, Any, list[Any], tuple[str, ...]]] = [
+    (
+        "grants",
+        {
+            "principal": "ann",
+            "grants": ["topic:orders-*:peek", "topic:a:read", "schema:a:read", "topic:a:read,peek", 7],
+        },
+        [{"principal": "ann", "grants": ["topic:a:read"]}],
+        ("grants 'schema:a:read'", "grants 'topic:a:read,peek'", "grants 'topic:orders-*:peek'", "grants 7"),
+    ),
+    (
+        "grants",
+        {"principal": "ann", "grants": ["topic:a:peek"]},
+        [],
+        ("grants 'topic:a:peek'",),
+    ),
+    ("grants", {"principal": "ann", "grants": "topic:a:read"}, [], ("grants, 2 of 3",)),
+    ("grants", {"principal": "*@ann", "grants": ["topic:*:*"]}, [], ("grants, 2 of 3",)),
+    (
+        "grants",
+        {"principal": "ann", "grants": ["topic:*:*"], "from": "10.0.0.0/8"},
+        [],
+        ("grants.from",),
+    ),
+    ("grants", "ann: everything", [], ("grants, 2 of 3",)),
+    ("quotas", {"role": "shop", "streams": 3}, [], ("quotas.role",)),
+    (
+        "quotas",
+        {"principal": "ann", "streams": 0.5, "connections": 3},
+        [{"principal": "ann", "connections": 3}],
+        ("quotas.streams",),
+    ),
+    (
+        "quotas",
+        {"principal": "ann", "storage_bytes": 9, "storage_group": "g", "streams": 3},
+        [{"principal": "ann", "streams": 3}],
+        ("quotas.storage_bytes", "quotas.storage_group"),
+    ),
+    (
+        "quotas",
+        {"principal": "ann", "storage_bytes": 9, "storage_topics": ["a"]},
+        [{"principal": "ann"}],
+        ("quotas.storage_bytes", "quotas.storage_topics"),
+    ),
+    ("quotas", {"principal": "ann", "dreams": 3}, [{"principal": "ann"}], ("quotas.dreams",)),
+    ("revoked_tokens", {"kid": "k1", "until": NOON}, [], ("revoked_tokens, 2 of 3", "revoked_tokens.kid")),
+    (
+        "revoked_tokens",
+        {"id": "t2", "until": None, "why": "lost"},
+        [{"id": "t2", "until": "9999-12-31T00:00:00Z"}],
+        ("revoked_tokens.until", "revoked_tokens.why"),
+    ),
+    ("revoked_tokens", {"id": "t1", "until": "2026-11-27T11:00:00Z"}, None, ()),
+    ("revoked_principals", {"principal": "bob*", "before": NOON}, [], ("revoked_principals, 2 of 3",)),
+    ("revoked_principals", {"principal": "bob", "before": 7}, [], ("revoked_principals, 2 of 3",)),
+]
+LAST: dict[str, Any] = {
+    "grants": {"principal": "zoe", "grants": ["topic:a:read"]},
+    "revoked_tokens": {"id": "t9", "until": NOON},
+    "revoked_principals": {"principal": "zoe", "before": NOON},
+    "quotas": {"principal": "*", "streams": 1},
+}
+
+
+@pytest.mark.parametrize(("section", "entry", "left", "unknown"), NEWER)
+def test_of_a_newer_policy_that_alone_is_left_out_which_is_not_understood(
+    section: str, entry: Any, left: list[Any] | None, unknown: tuple[str, ...]
+) -> None:
+    """What stands before it, behind it and in other sections counts. No client may send it."""
+    written = {name: [*entries, LAST[name]] for name, entries in WHOLE.items()}
+    expected = {name: list(entries) for name, entries in written.items()}
+    written[section].insert(1, entry)
+    expected[section][1:1] = left or []
+    policy = parse_stored_policy(written, 7)
+    assert (policy.sections(), policy.unknown, policy.version) == (expected, unknown, 7)
+    is_loud = section.startswith("revoked") and left == []
+    assert policy.not_revoked == ((f"{section}, 2 of 3",) if is_loud else ())
+    with pytest.raises(InvalidInput):
+        parse_policy(written)
+
+
+def test_a_quota_without_a_known_limit_keeps_its_principals_from_the_one_behind() -> None:
+    quotas = [{"principal": "shop-1", "dreams": 1}, {"principal": "shop*", "streams": 2}]
+    decided = Decisions(parse_stored_policy({"quotas": quotas}, 1))
+    assert decided.limits_of("shop-1") == Limits() and decided.limits_of("shop-2") == Limits(streams=2)
+
+
+def test_newer_policies_may_have_more_of_everything() -> None:
+    """Of what a newer version revokes in a section of its own, nothing counts here: that is told in any case."""
+    words = [f"topic:t{n}:read" for n in range(MOST_GRANTS + 1)]
+    written = {
+        "grants": [{"principal": "ann", "grants": words}] * (MOST_ENTRIES["grants"] + 1),
+        "revoked_keys": [{"kid": "k1"}],
+        "audits": [],
+        "quotas": [{"principal": "ann", f"field_{n}": 1} for n in range(100)],
+    }
+    policy = parse_stored_policy(written, 1)
+    assert len(policy.grants) == 1001 and len(policy.grants[0].grants.all) == 101 and len(policy.quotas) == 100
+    assert (
+        {"revoked_keys", "audits"} <= {*policy.unknown}
+        and len(policy.unknown) == 51
+        and policy.unknown[-1] == "52 more"
+    )
+    assert policy.not_revoked == ("revoked_keys",)
