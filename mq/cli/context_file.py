@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from filer.clock import SystemClock
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 
@@ -118,7 +119,7 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
     from mq.security.written_files import write_replacing
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_replacing(path, contexts.text(), mode=0o600)
+    write_replacing(path, contexts.text(), mode=0o600, clock=SystemClock())
 
 
 def checked_url(url: str) -> str:

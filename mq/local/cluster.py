@@ -16,6 +16,7 @@ import httpx
 from filer.clock import Clock
 from filer.errors import BraidError
 from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
+from mq.local.secure.own_files import keep_to_owner, refuse_if_not_own
 from mq.local.secure.secure_folder import FOLDER, SecureFolder
 from mq.local.zookeeper import HOST, ZooKeeperCertificates, ZooKeeperNode, zookeeper_nodes
 from mq.process.listen import CannotListen, bind
@@ -79,13 +80,13 @@ class LocalBroker(ChildProcess):
 class LocalCluster:
     """The processes of a cluster. `start`, then poll `newly_ended`, then `stop`; all log below `folder`.
 
-    Raises `ToolMissing` if something is not installed.
+    `tell` is given lines for the user. Raises `ToolMissing` if something is not installed.
     """
 
-    def __init__(self, settings: LocalSettings, clock: Clock) -> None:
+    def __init__(self, settings: LocalSettings, clock: Clock, tell: Callable[[str], None] = lambda line: None) -> None:
         self.settings, self._clock = settings, clock
         self.folder = settings.folder.resolve()
-        self.secure = SecureFolder(self.folder / FOLDER, CLUSTER, clock) if settings.secure else None
+        self.secure = SecureFolder(self.folder / FOLDER, CLUSTER, clock, tell) if settings.secure else None
         self.zookeepers: list[ZooKeeperNode] = zookeeper_nodes(
             self.folder,
             settings.zookeepers,
@@ -121,6 +122,18 @@ class LocalCluster:
             command += ["--s3-endpoint", self.s3_endpoint, "--s3-region", "us-east-1", "--s3-addressing", "path"]
         return command + ([] if self.secure is None else _secure_options(self.secure))
 
+    def refuse_what_others_placed(self) -> None:
+        """Make the folder. Raises `InvalidInput` if it, or what this cluster uses in it, is not the user's alone.
+
+        Before the lock, which opens a file there and deletes logs. The folder comes first: once nobody else may write
+        to it, nobody changes the rest. By both names: the link that one had may be gone.
+        """
+        self.settings.folder.mkdir(parents=True, exist_ok=True)
+        zookeepers = [node.folder for node in self.zookeepers]
+        inside = [self.folder / name for name in ("lock", "logs", "store", FOLDER)]
+        for path in (self.settings.folder, self.folder, *inside, *zookeepers):
+            refuse_if_not_own(path)
+
     async def start(self) -> None:
         """Start everything, and wait until every broker takes requests.
 
@@ -129,7 +142,8 @@ class LocalCluster:
         """
         if self.secure is not None:
             self.secure.prepare()
-            _keep_to_owner(self.folder / "store")
+            # Messages are for those only whom a broker lets read them: also those that another run has left here.
+            keep_to_owner(self.folder / "store")
         for number in range(1, self.settings.brokers + 1):
             _check_port(self._port(number))
         for node in self.zookeepers:
@@ -250,12 +264,6 @@ def _at_once(ready: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
         return ready()
 
     return asked
-
-
-def _keep_to_owner(store: Path) -> None:
-    """Messages are for those only whom a broker lets read them: also those that another run has left here."""
-    store.mkdir(mode=0o700, exist_ok=True)
-    store.chmod(0o700)
 
 
 def _secure_options(secure: SecureFolder) -> list[str]:

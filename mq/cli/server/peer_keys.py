@@ -85,7 +85,7 @@ def _write(file: Path, keys: "PeerKeys") -> None:
     from mq.security.written_files import write_replacing
 
     # Brokers find one version or the other: each of them works with each of the steps before and behind it.
-    write_replacing(file, keys.text(), mode=0o600)
+    write_replacing(file, keys.text(), mode=0o600, clock=SystemClock())
 
 
 def _tell(keys: "PeerKeys", what: str, as_json: bool) -> None:

@@ -45,11 +45,12 @@ def rotate_key(
     if public_keys is not None and public_keys.absolute() == signing_keys.absolute():
         raise InvalidInput("--signing-keys and --public-keys are the same file: brokers must not have the private keys")
     before = read_signing_keys(signing_keys) if signing_keys.exists() else SigningKeys(())
-    after = before.rotated(SystemClock(), keep)
+    clock = SystemClock()
+    after = before.rotated(clock, keep)
     # Stopped between the two, brokers know a key that signs nothing yet. The other way round they would refuse tokens.
     if public_keys is not None:
-        write_replacing(public_keys, f"{json.dumps(after.public(), indent=2)}\n", mode=0o644)
-    write_replacing(signing_keys, f"{json.dumps({'keys': list(after.keys)}, indent=2)}\n", mode=0o600)
+        write_replacing(public_keys, f"{json.dumps(after.public(), indent=2)}\n", mode=0o644, clock=clock)
+    write_replacing(signing_keys, f"{json.dumps({'keys': list(after.keys)}, indent=2)}\n", mode=0o600, clock=clock)
     new, older = key_ids(after.keys)[-1], key_ids(after.keys)[:-1]
     dropped = [each for each in key_ids(before.keys) if each not in older]
     if as_json:

@@ -113,7 +113,7 @@ def create_static(
         text = added(before, name, token, asked, until)
     except InvalidInput as error:
         raise InvalidInput(f"{static_tokens}: {error}") from error
-    write_replacing(static_tokens, text, mode=0o600)
+    write_replacing(static_tokens, text, mode=0o600, clock=clock)
     older = parse_static_tokens(before).count_of(name)
     if older:
         say(f"{name} has {older + 1} tokens in {static_tokens} now: each is good until you remove its table")

@@ -104,6 +104,11 @@ def is_due(identity: Identity, now: datetime, *, days_left: int) -> bool:
     return not identity.certificate.not_valid_before_utc <= now < identity.until - timedelta(days=days_left)
 
 
+def is_from_the_future(identity: Identity, now: datetime) -> bool:
+    """Whether it has not begun, though it is good from an hour before it was made: so a clock is or was wrong."""
+    return now < identity.certificate.not_valid_before_utc
+
+
 def is_signed_by(identity: Identity, authority: Identity) -> bool:
     """Whether that CA has signed it."""
     try:

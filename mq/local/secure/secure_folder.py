@@ -28,34 +28,42 @@ from mq.local.secure.authority import (
     CERTIFICATE_DAYS_LEFT,
     Identity,
     is_due,
+    is_from_the_future,
     is_signed_by,
     moment,
     new_authority,
     new_identity,
     parse_identity,
 )
+from mq.local.secure.own_files import refuse_if_not_own
 from mq.peer_keys.peer_keys import PeerKeys, new_key, parse_peer_keys
 from mq.security.grants import parse_grants
 from mq.security.key_ring import KeyRing, parse_key_set
 from mq.security.signed_tokens import OWN_ISSUER, Audience, unverified, verify
 from mq.security.signing_keys import SigningKeys, read_signing_keys
-from mq.security.written_files import write_replacing
+from mq.security.written_files import delete_unfinished, write_replacing
 
 FOLDER, TOKEN_FILE = "secure", "admin.token"
 ADMINISTRATOR = "admin"
 GRANTS = ("topic:*:*", "topic:__audit:read", "cluster:*")
 TOKEN_DAYS, TOKEN_DAYS_LEFT = 90, 30
 _DAY_SECONDS = 86_400
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST_BYTES = 256 * 1024
 _PASSWORD_BYTES = 24
 T = TypeVar("T")
 
 
 class SecureFolder:
-    """The secrets of one local cluster, whose name is `cluster`. `prepare` before anything starts."""
+    """The secrets of one local cluster, whose name is `cluster`. `prepare` before anything starts.
 
-    def __init__(self, folder: Path, cluster: str, clock: Clock) -> None:
-        self.folder, self._cluster, self._clock = folder, cluster, clock
+    `tell` is given a line about what programs have to be told that trust the CA.
+    """
+
+    def __init__(
+        self, folder: Path, cluster: str, clock: Clock, tell: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.folder, self._cluster, self._clock, self._tell = folder, cluster, clock, tell
         self.ca = folder / "ca.pem"
         self.broker, self.zookeeper = folder / "broker.pem", folder / "zookeeper.pem"
         self.signing_keys, self.public_keys = folder / "signing-keys.json", folder / "public-keys.json"
@@ -66,7 +74,8 @@ class SecureFolder:
     def prepare(self) -> list[str]:
         """Make what is missing or about to end. Returns the names of what was made.
 
-        Raises `InvalidInput` for a file that cannot be used and is not made anew: others rely on what it had.
+        Raises `InvalidInput` for a file that cannot be used and is not made anew, because others rely on what it had,
+        and for what another user has placed or may change. Only for who holds the lock of the cluster's folder.
         """
         self._open_folder()
         authority, made = self._prepared_authority()
@@ -83,7 +92,7 @@ class SecureFolder:
         return self._renew(self._read_authority())
 
     def _renew(self, authority: Identity) -> list[str]:
-        now, made = moment(self._clock.now_us()), []
+        now, made = self._now(), []
         for path in (self.broker, self.zookeeper):
             if not self._is_good(path, authority, now):
                 # One file, so that whoever reads it never has a key of another certificate.
@@ -93,24 +102,46 @@ class SecureFolder:
 
     def _open_folder(self) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        secrets = (self._authority, self.broker, self.zookeeper, self.signing_keys)
-        for path in (self.folder, *secrets, self.peer_keys, self.zookeeper_auth, self.token, self.header):
+        # The folder first: once nobody else may write to it, nobody changes what the lines below look at.
+        for path in (self.folder, *sorted(self.folder.iterdir())):
+            refuse_if_not_own(path)
+        secrets = [self._authority, self.broker, self.zookeeper, self.signing_keys, self.peer_keys]
+        secrets += [self.zookeeper_auth, self.token, self.header]
+        for path in (self.folder, *secrets):
             refuse_if_open(path)
+        # Nothing reads them. A start that is killed at this line has the next one delete the rest.
+        for path in (*secrets, self.ca, self.public_keys, self.folder / ".gitignore"):
+            delete_unfinished(path)
         # Where the data lies in a repository, none of it is ever committed.
         self._follow(self.folder / ".gitignore", "*\n")
 
     def _prepared_authority(self) -> tuple[Identity, list[str]]:
-        now = moment(self._clock.now_us())
+        now = self._now()
         if self._authority.exists():
             found = self._read_authority()
             if not is_due(found, now, days_left=CA_DAYS_LEFT):
                 return found, []
+            self._tell(
+                f"{self._authority} ends at {found.until:{_TIME}}, and a new CA takes its place: "
+                f"whoever trusts the one before needs {self.ca} again"
+            )
         made = new_authority(now)
         self._write(self._authority, made.pem())
         return made, [self._authority.name]
 
     def _read_authority(self) -> Identity:
-        return _usable(self._authority, lambda: parse_identity(self._read(self._authority)))
+        found, now = _usable(self._authority, lambda: parse_identity(self._read(self._authority))), self._now()
+        # Rather the clock is wrong than the CA. One that is replaced is lost, with all that others trust it for.
+        if is_from_the_future(found, now):
+            raise InvalidInput(
+                f"{self._authority} is from the future: it begins at {found.certificate.not_valid_before_utc:{_TIME}}, "
+                f"and this machine's clock says {now:{_TIME}}; "
+                "set the clock right, or delete the file, and it is made anew"
+            )
+        return found
+
+    def _now(self) -> datetime:
+        return moment(self._clock.now_us())
 
     def _is_good(self, path: Path, authority: Identity, now: datetime) -> bool:
         if not path.exists():
@@ -177,7 +208,7 @@ class SecureFolder:
         return read_regular_file(path, _MOST_BYTES)
 
     def _write(self, path: Path, text: str) -> None:
-        write_replacing(path, text, mode=0o600)
+        write_replacing(path, text, mode=0o600, clock=self._clock)
 
 
 def _json(document: dict[str, object]) -> str:

@@ -1,5 +1,6 @@
 """The secrets of a local cluster: made once, used again, renewed in time, and for nobody else's eyes."""
 
+import os
 import ssl
 import stat
 from collections.abc import Callable
@@ -98,9 +99,41 @@ async def test_a_ca_that_ends_within_a_year_is_replaced_at_a_start_with_all_that
     secure.prepare()
     await clock.leap(3300 * 86_400)
     assert "ca.key" not in secure.renew()
-    made = secure.prepare()
+    told: list[str] = []
+    made = SecureFolder(secure.folder, "local", clock, told.append).prepare()
     assert made == ["ca.key", "broker.pem", "zookeeper.pem"]
+    assert told == [
+        f"{secure.folder / 'ca.key'} ends at 2036-11-24T09:00:00Z, and a new CA takes its place: "
+        f"whoever trusts the one before needs {secure.ca} again"
+    ]
     assert secure.ca.read_text() in (secure.folder / "ca.key").read_text()
+
+
+@pytest.mark.parametrize("again", [SecureFolder.prepare, SecureFolder.renew])
+def test_a_ca_from_the_future_is_kept_and_told(
+    again: Callable[[SecureFolder], list[str]], secure: SecureFolder
+) -> None:
+    secure.prepare()
+    within_an_hour = SecureFolder(secure.folder, "local", ManualClock(start_us=NOW_US - 3_600_000_000))
+    # Brokers would refuse a token from the future, too.
+    assert again(within_an_hour) == ["admin.token"]
+    before = texts(secure)
+    earlier = SecureFolder(secure.folder, "local", ManualClock(start_us=NOW_US - 3_601_000_000))
+    with pytest.raises(InvalidInput, match=r"^\S+/ca.key is from the future: it begins at .*; set the clock right, or"):
+        again(earlier)
+    assert texts(secure) == before
+
+
+@pytest.mark.parametrize("name", ["ca.key", "public-keys.json", "signing-keys.json", ".gitignore"])
+@pytest.mark.parametrize("end", ["1", "01M8E2A694N53MNKCBZ4DGTRH2"])
+def test_what_a_start_that_was_killed_has_left_is_deleted(name: str, end: str, secure: SecureFolder) -> None:
+    secure.prepare()
+    before = texts(secure)
+    (secure.folder / f".{name}.{end}").write_text("half a")
+    (secure.folder / f".{name}.{end}").chmod(0o600)
+    (secure.folder / ".ca.key.mine").write_text("not of a writer")
+    assert secure.prepare() == []
+    assert texts(secure) == {**before, ".ca.key.mine": "not of a writer"}
 
 
 @pytest.mark.parametrize(
@@ -178,4 +211,37 @@ def test_what_others_may_read_is_refused(name: str, secure: SecureFolder) -> Non
     secure.prepare()
     (secure.folder / name).chmod(0o744)
     with pytest.raises(InvalidInput, match=r"others may read .* mode is 0744: chmod"):
+        secure.prepare()
+
+
+@pytest.mark.parametrize("name", ["ca.key", "signing-keys.json", "ca.pem", "something", ""])
+def test_what_others_may_write_is_refused(name: str, secure: SecureFolder) -> None:
+    secure.prepare()
+    (secure.folder / "something").touch()
+    (secure.folder / name).chmod(0o620)
+    with pytest.raises(InvalidInput, match=r"may be written by others, with its mode 0620: chmod go-w"):
+        secure.prepare()
+
+
+@pytest.mark.parametrize("name", ["ca.key", "peer-keys", "admin.header", ""])
+def test_a_link_is_refused_and_nothing_is_written_behind_it(
+    name: str, secure: SecureFolder, tmp_path: Path, clock: ManualClock
+) -> None:
+    others = SecureFolder(tmp_path / "others", "local", clock)
+    others.prepare()
+    before = texts(others)
+    if name:
+        secure.folder.mkdir(mode=0o700)
+    (secure.folder / name).symlink_to(others.folder / name)
+    with pytest.raises(InvalidInput, match="is a link, so what is there may be another's"):
+        secure.prepare()
+    assert texts(others) == before
+
+
+def test_secrets_that_another_user_placed_are_refused(secure: SecureFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them belong to somebody else, as far as this process can tell: and for nobody else's eyes, at that."""
+    secure.prepare()
+    user = os.geteuid()
+    monkeypatch.setattr("os.geteuid", lambda: user + 1)
+    with pytest.raises(InvalidInput, match=rf"secure' belongs to user {user} and not to you, who are user {user + 1}"):
         secure.prepare()
