@@ -92,23 +92,33 @@ class Dispatcher:
             if refusal is None and (share := self._broker.quotas.share(scope[PRINCIPAL].name)) is not None:
                 await self._serve_metered(scope, receive, send, share, need)
                 return
+            if refusal is None and (seat := caller_of(scope).seat) is not None:
+                seat.leave()
         await self._serve(scope, receive, send, refusal)
 
     async def _serve_metered(self, scope: Scope, receive: Receive, send: Send, share: Share, need: Need) -> None:
         """Serve a request within the quota of its principal."""
-        method, path = scope["method"], scope["path"]
+        path = scope["path"]
         try:
             share.sit(caller_of(scope).seat)
             share.begin(need)
-            if creates_topic(method, path) and self._broker.topics.get(need.topic) is None:
-                share.check_new_topic()
-            stream = share.stream() if may_wait(path, scope["query_string"]) else contextlib.nullcontext()
-            with stream:
-                metered = Metered(scope, receive, send, share, self._broker.clock, need)
-                await self._serve(scope, metered.receive, metered.send, None)
+            with share.stream() if may_wait(path, scope["query_string"]) else contextlib.nullcontext():
+                reserved = creates_topic(scope["method"], path) and not self._has_topic(need.topic)
+                if reserved:
+                    share.reserve_topic()
+                metered = Metered(scope, receive, send, share, self._broker.clock, need, reserved=int(reserved))
+                try:
+                    await self._serve(scope, metered.receive, metered.send, None)
+                finally:
+                    metered.end()
         except QuotaExceeded as refusal:
             await self._broker.clock.sleep(HOLD_SECONDS)
             await self._serve(scope, receive, closing(send) if refusal.limit == "connections" else send, refusal)
+
+    def _has_topic(self, name: str) -> bool:
+        """Whether there is that topic or topic group, as far as it is known here."""
+        found = self._broker.topics.get(name)
+        return found is not None and not found.state.deleted
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, refusal: BraidError | None) -> None:
         """Serve a request that is allowed, or say why it is not."""

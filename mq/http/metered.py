@@ -1,5 +1,6 @@
 """Charges a principal with a quota for what its request takes, as it comes and goes."""
 
+import re
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
@@ -14,19 +15,26 @@ from mq.security.needs import Need
 _LONGEST_REST_SECONDS = 1.0
 _GOES_ON = ("/subscribe",)
 _CREATED, _TOPIC_SLASHES = 201, 3
+# Payloads lie beside topics: they are no storage of theirs.
+_UPLOAD = re.compile(r"/v1/topics/[^/]+/uploads(?:/|\Z)")
 _MAY_WAIT = ("/subscribe", "/socket", "/claims")
 
 
 class Metered:
-    """The two ways of one ASGI connection. What goes on and on rests while its principal owes something."""
+    """The two ways of one ASGI connection. What goes on and on rests while its principal owes something.
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, need: Need) -> None:
+    `reserved` are the topics that the share has been charged for already. In the end, `end` is to be called.
+    """
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, need: Need, *, reserved: int
+    ) -> None:
         self._receive, self._send, self._share, self._clock = receive, send, share, clock
-        self._topic = need.topic
         self._publishes, self._reads = need.action in ("publish", "load"), need.action in ("read", "consume")
         self._arriving, self._read_bytes = arriving_body(scope), 0
         self._rests = scope["path"].endswith(_GOES_ON)
-        self._creates = creates_topic(scope["method"], scope["path"])
+        self._creates, self._reserved = creates_topic(scope["method"], scope["path"]), reserved
+        self._taken = share.taking(need.topic) if self._publishes and not _UPLOAD.match(scope["path"]) else None
         if self._reads and share.limits.read_bytes_per_second is not None:
             # What is written to a connection past here would not be counted.
             withdraw_chunks(scope)
@@ -36,7 +44,9 @@ class Metered:
         message = await self._receive()
         if self._publishes and message["type"] == "http.request":
             size_bytes = len(message.get("body", b"")) or self._read_in_place()
-            self._share.published(size_bytes, topic=self._topic)
+            self._share.published(size_bytes)
+            if self._taken is not None:
+                self._taken.add(size_bytes)
         return message
 
     def _read_in_place(self) -> int:
@@ -48,14 +58,27 @@ class Metered:
 
     async def send(self, message: Message) -> None:
         """Answer a part."""
-        if self._creates and message.get("status") == _CREATED:
-            self._share.created_topic()
+        if message["type"] == "http.response.start":
+            self._settle(message["status"])
         if self._reads:
             self._share.read(_size_of(message))
         await self._send(message)
         if self._rests and self._reads:
             while wait_seconds := self._share.reading_waits_seconds():
                 await self._clock.sleep(min(wait_seconds, _LONGEST_REST_SECONDS))
+
+    def end(self) -> None:
+        """The request is over, with an answer or without."""
+        self._settle(None)
+
+    def _settle(self, status: int | None) -> None:
+        """Charge for what came of the request, and for nothing else. The first answer counts."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            taken.answered(status)
+        created = int(self._creates and status == _CREATED)
+        self._share.created_topics(created - self._reserved)
+        self._creates, self._reserved = False, 0
 
 
 def creates_topic(method: str, path: str) -> bool:

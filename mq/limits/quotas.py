@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from mq.base.errors import QuotaExceeded
-from mq.limits.storage_meter import Measure, StorageMeter
+from mq.limits.storage_meter import Measure, StorageMeter, Taken
 from mq.security.caller import Seat
 from mq.security.grants import Pattern
 from mq.security.needs import Need
@@ -89,7 +89,7 @@ class Share:
                 self.begin(Need("publish", "topic", topic))
             except QuotaExceeded as refusal:
                 return refusal
-            self.published(size_bytes, topic=topic)
+            self.published(size_bytes)
             return None
         requests.level -= 1
         published.level -= size_bytes
@@ -103,7 +103,10 @@ class Share:
     def sit(self, seat: Seat | None) -> None:
         """Count a connection, which may be counted already. Raises `QuotaExceeded` if there are too many."""
         most = self.limits.connections
-        if most is None or seat is None or seat.among is self:
+        if seat is None or seat.among is self:
+            return
+        if most is None:
+            seat.leave()
             return
         if self._connections >= most:
             raise QuotaExceeded(
@@ -120,7 +123,7 @@ class Share:
 
     def may_sit(self, seat: Seat | None) -> bool:
         """Whether `sit` counts that connection, which it has done then."""
-        if self.limits.connections is None or seat is None or seat.among is self:
+        if seat is None or seat.among is self or (self.limits.connections is None and seat.among is None):
             return True
         try:
             self.sit(seat)
@@ -132,18 +135,21 @@ class Share:
         """A connection that was counted has ended."""
         self._connections -= 1
 
-    def check_new_topic(self) -> None:
-        """Raise `QuotaExceeded` if no more topics may be created now."""
+    def reserve_topic(self) -> None:
+        """Charge for a topic that a request may create, before others ask. Raises `QuotaExceeded`."""
         self._refuse("topics_per_hour", self._topics.wait_seconds(self._now_seconds()))
-
-    def created_topic(self) -> None:
-        """A topic was created."""
         self._topics.charge(1)
 
-    def published(self, size_bytes: int, messages: int = 0, *, topic: str = "") -> None:
+    def created_topics(self, count: int) -> None:
+        """Charge for so many topics that were created without asking; below 0, give back what was not."""
+        self._topics.charge(count)
+
+    def taking(self, topic: str, size_bytes: int = 0) -> Taken | None:
+        """So much comes to be stored in that topic. None if that is not limited."""
+        return None if self._storage is None else self._storage.taking(topic, size_bytes)
+
+    def published(self, size_bytes: int, messages: int = 0) -> None:
         """So much of a body has come, or so many messages of a socket, which count as a request each."""
-        if self._storage is not None:
-            self._storage.taken(topic, size_bytes)
         self._published.charge(size_bytes)
         self._requests.charge(messages)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from filer import request_ids
 from filer.clock import Clock
@@ -18,6 +19,7 @@ from mq.http.guard import Guard
 from mq.http.problems import problem_of
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
 from mq.limits.quotas import HOLD_SECONDS, Share
+from mq.limits.storage_meter import Taken
 from mq.security.caller import Caller
 from mq.security.principal import TRUSTED, Principal
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
@@ -99,8 +101,11 @@ class FastPublisher:
             return False
         runtime, principal = admitted
         share = self._share(principal, head, caller)
-        if share is not None and not share.may_sit(caller.seat):
-            return False  # the ASGI app refuses it, and closes the connection
+        if share is not None:
+            if not share.may_sit(caller.seat):
+                return False  # the ASGI app refuses it, and closes the connection
+        elif (seat := caller.seat) is not None and seat.among is not None:
+            seat.leave()
         try:
             single, replicated = _checked(head, body, runtime, self._broker.clock)
         except Exception:
@@ -126,6 +131,8 @@ class FastPublisher:
             self._front_store.release(len(body))
             work.ended = True
             return False
+        if share is not None and (taken := share.taking(head.topic, len(body))) is not None:
+            on_reply = partial(_settle, taken, on_reply)
         # From here on the message may be stored, whatever becomes of the connection: nobody may append it again. If the
         # process stops, the client has no answer, and knows as much as it does about any request without one.
         self._turns.publishing.__enter__()
@@ -218,6 +225,12 @@ class _UnderWay:
     def _reply(self, reply: Reply) -> None:
         self._on_reply(reply, self._work.id)
         self._work.ended = True
+
+
+def _settle(taken: Taken, on_reply: OnReply, reply: Reply, request: str) -> None:
+    """Answer a publish, which is on its way no more."""
+    taken.answered(reply.status)
+    on_reply(reply, request)
 
 
 def _checked(head: Head, body: bytes, runtime: TopicRuntime, clock: Clock) -> tuple[Single, bool]:

@@ -27,10 +27,13 @@ from mq.http.endpoints.publish import (
     wants_replicated,
 )
 from mq.http.formats import ARROW, PUBLISH_FORMATS
+from mq.http.problems import problem_of
 from mq.http.reply import JSON, cut_off, logged_problem
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.requests import NO_FIELDS, PUBLISH, Id, Request, acks_of, messages_of, producer_of
+from mq.limits.quotas import Share
 from mq.limits.steps import Steps
+from mq.limits.storage_meter import Taken
 from mq.topic.topic_publisher import PublishedTogether, TopicPublisher
 from mq.topic.topic_view import TopicView
 
@@ -69,11 +72,12 @@ class _Run:
 
 
 class _Begun(NamedTuple):
-    """Messages that are appended, and not acknowledged yet."""
+    """Messages that are appended, and not acknowledged yet. `taken` is what they take of a limited storage."""
 
     ids: list[Id | None]
     together: PublishedTogether
     publisher: TopicPublisher
+    taken: Taken | None
 
 
 class Publishes:
@@ -88,6 +92,8 @@ class Publishes:
         self._broker, self._publisher, self._topic, self._answers = broker, publisher, topic, answers
         self._front_store, self._turns, self._tasks = broker.front_store, broker.turns, tasks
         self._limit_bytes = broker.settings.max_json_bytes
+        self.share: Share | None = None
+        """What its principal may take, as it was when the newest publish was let in."""
         self._in_flight = 0
         self._run: _Run | None = None
         self._waiting: list[Request] = []
@@ -200,7 +206,8 @@ class Publishes:
             share_bytes = left_bytes if number == len(begun) - 1 else together.size_bytes + OVERHEAD_BYTES * len(ids)
             left_bytes -= share_bytes
             self._enter(len(ids))
-            has_outcome = partial(self._has_outcome, _Begun(ids, together, publisher), share_bytes)
+            taken = None if self.share is None else self.share.taking(self._topic, together.size_bytes)
+            has_outcome = partial(self._has_outcome, _Begun(ids, together, publisher, taken), share_bytes)
             together.waiter.add_done_callback(has_outcome)
         return True
 
@@ -212,6 +219,8 @@ class Publishes:
                 self._going_on = self._new_task(self._go_on())
             return
         together = begun.together
+        if begun.taken is not None:
+            begun.taken.end(stored=True)
         try:
             together.group.waiters.discard(waiter)
             first = waiter.result()[0]
@@ -229,6 +238,9 @@ class Publishes:
                 try:
                     await self._finish(begun)
                 finally:
+                    if begun.taken is not None:
+                        # Those that failed may be stored all the same, until it is measured.
+                        begun.taken.end(stored=True)
                     self._leave(len(begun.ids), held_bytes)
         finally:
             self._going_on = None
@@ -269,6 +281,8 @@ class Publishes:
             body_format = _JSON if request.arrow is None else _ARROW
             rows = await self._publisher.decoded(_rows(request, columns), request.size_bytes, body_format)
             self._enter(1)
+            if self.share is not None and (taken := self.share.taking(self._topic, request.size_bytes)) is not None:
+                stack.push(partial(_settle, taken))
             store = self._store(view, rows, intake, request, producer, stack.pop_all(), replicated=replicated)
             self._new_task(store)
         # It is appended once its task has begun, which is before this one goes on.
@@ -327,6 +341,11 @@ class Publishes:
         self._front_store.release(held_bytes)
         self._in_flight -= publishes
         self._has_ended.set()
+
+
+def _settle(taken: Taken, _: object, error: BaseException | None, trace: object) -> None:
+    """What is published is on its way no more."""
+    taken.answered(200 if error is None else problem_of(error).status if isinstance(error, Exception) else None)
 
 
 def _rows(request: Request, columns: Columns) -> Steps[Rows]:

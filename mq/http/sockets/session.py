@@ -125,7 +125,7 @@ class Session:
         found = share()
         if found is None:
             return
-        found.published(size_bytes, count, topic=self._topic)
+        found.published(size_bytes, count)
         while wait_seconds := found.publishing_waits_seconds():
             if self._broker.draining.is_set() or self._refusal() is not None or not self._wire.is_open:
                 return
@@ -206,8 +206,10 @@ class Session:
         if path not in self._permitted:
             if (refusal := await self._permit(method, path)) is not None:
                 raise refusal
-            if path == self._messages and (share := self._share()) is not None:
-                share.check_storage(self._topic)
+            if path == self._messages:
+                self._publishes.share = share = self._share()
+                if share is not None:
+                    share.check_storage(self._topic)
             self._permitted.add(path)
 
     def _fail(self, error: BraidError, code: int) -> None:

@@ -45,7 +45,7 @@ def limits_of(given: Mapping[str, Any]) -> Limits:
     found = {name: given[name] for name in LIMITS if name in given}
     for name, value in found.items():
         if name != STORAGE_TOPICS and not _is_limit(value):
-            raise InvalidInput(f"{name} is a whole number from 1 on, not {value!r:.80}")
+            raise InvalidInput(f"{name} is a whole number from 1 on, not {value!r:.80}; the most is {MOST}")
     _check_storage(found)
     if not found:
         raise InvalidInput(f"it limits nothing: give it {', '.join(LIMITS)}, or one of them")

@@ -298,6 +298,13 @@ async def test_connections_past_the_quota_are_told_so_and_closed(broker: HttpBro
             async with socket_client(broker.url, "orders", additional_headers=shop):
                 pass
         assert (await publish(third, admin)).status_code == 200, "others have no such quota"
+        for ask in (publish(second, admin), second.get("/v1/topics/orders", headers=admin)):
+            assert (await publish(second)).status_code == 200
+            assert (await ask).status_code == 200
+            assert (await publish(third)).status_code == 200, "the second counts for another now"
+            assert (await publish(second)).status_code == 429
+            await publish(third, admin)
+        assert (await publish(second)).status_code == 200
         await second.aclose()
         async with asyncio.timeout(10):
             while (await publish(third)).status_code != 200:
@@ -341,6 +348,51 @@ async def test_what_is_stored_past_the_quota_is_told(
     async with asyncio.timeout(10):
         while (await publish("orders-1", 5)).status_code != 200:
             pass
+
+
+async def test_topics_that_are_created_at_once_count(broker: HttpBroker, maker: TokenMaker) -> None:
+    admin, shop = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token("topic:*:*", sub="shop"))
+    (await put(broker, admin, quotas=[{"principal": "shop", "topics_per_hour": 2}])).raise_for_status()
+
+    def create(name: str, **config: Any) -> Awaitable[httpx.Response]:
+        return broker.client.put(f"/v1/topics/{name}", json=config, headers=shop)
+
+    for number in range(3):
+        check_problem(await create(f"bad-{number}", nonsense=1), 422, "invalid-config")
+    answers = await asyncio.gather(*(create(f"topic-{number}") for number in range(20)))
+    assert sorted(answer.status_code for answer in answers) == [201] * 2 + [429] * 18
+
+
+async def test_storage_counts_what_is_stored_and_once(
+    broker: HttpBroker, maker: TokenMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever way it comes. What one principal is refused keeps nothing from another."""
+    monkeypatch.setattr(storage_meter, "APART_SECONDS", 3600.0)
+    client, admin, shop, bob = broker.client, *(
+        bearer(maker.token(*EVERYTHING, sub=name)) for name in ("ada", "shop", "bob")
+    )  # fmt: skip
+    (await client.put("/v1/topics/orders", json={"value_type": "json"}, headers=admin)).raise_for_status()
+    quota = {"storage_bytes": 100_000, "storage_topics": "orders"}
+    (await put(broker, admin, quotas=[{"principal": name, **quota} for name in ("shop", "bob")])).raise_for_status()
+
+    def publish(headers: dict[str, str], content: bytes, **more: str) -> Awaitable[httpx.Response]:
+        return client.post("/v1/topics/orders/messages", content=content, headers={**headers, **more})
+
+    text, value = {"content-type": "text/plain"}, orjson.dumps(os.urandom(30_000).hex())
+    for more in (text, {"content-type": "application/json"}):
+        assert (await publish(shop, b"{" * 200_000, **more)).status_code in (400, 422)
+    opened = await client.post("/v1/topics/orders/uploads", json={"size": 150_000}, headers=shop)
+    upload = opened.raise_for_status().json()
+    sent = await client.put(upload["url"], content=bytes(150_000), headers={**shop, **upload.get("headers", {})})
+    assert sent.is_success, sent.text
+    async with socket_client(broker.url, "orders", additional_headers=shop) as socket:
+        await socket.problem("invalid-request", "2 replicas", publish=[{"value": "x" * 200_000}], acks="replicated")
+        await socket.ok(publish={"value": "7"})
+    assert (await publish(bob, value, **text)).status_code == 200
+    async with socket_client(broker.url, "orders", additional_headers=bob) as socket:
+        await socket.ok(publish={"value": f'"{os.urandom(15_000).hex()}"'})
+    assert (await publish(bob, value, **text)).status_code == 200, "the limit is not reached before"
+    check_problem(await publish(shop, b"1", **text), 429, "quota-exceeded", "storage_bytes = 100000")
 
 
 async def test_what_a_newer_version_has_written_keeps_no_revocation_from_counting(

@@ -97,12 +97,15 @@ def test_topics_by_the_hour() -> None:
     broker = Broker(topics_per_hour=2)
     share = broker.share()
     for _ in range(2):
-        share.check_new_topic()
-        share.created_topic()
+        share.reserve_topic()
     with pytest.raises(QuotaExceeded, match="topics_per_hour = 2"):
-        share.check_new_topic()
+        share.reserve_topic()
     broker.seconds += 1801
-    share.check_new_topic()
+    share.reserve_topic()
+    with pytest.raises(QuotaExceeded, match="topics_per_hour = 2"):
+        share.reserve_topic()
+    share.created_topics(-1)
+    share.reserve_topic()
 
 
 def test_each_principal_has_its_own_and_others_have_none() -> None:
@@ -152,8 +155,19 @@ def test_connections_count_for_who_uses_them_last() -> None:
     Broker(streams=1).share().sit(Seat())
 
 
+def test_a_connection_leaves_its_seat_for_one_without_such_a_limit() -> None:
+    share, seat = Broker(connections=1).share(), Seat()
+    for free in (Broker(streams=1).share().sit, Broker(streams=1).share().may_sit):
+        share.sit(seat)
+        assert not share.may_sit(Seat())
+        free(seat)
+        assert seat.among is None
+    assert share.may_sit(Seat())
+
+
 @pytest.mark.parametrize(("limits", "part"), [
     ({"connections": 0}, "connections is a whole number"),
+    ({"connections": 2**53 + 1}, "not 9007199254740993; the most is 9007199254740992"),
     ({"storage_bytes": 1}, "belong together"),
     ({"storage_topics": "a-*"}, "belong together"),
     ({"storage_bytes": 1, "storage_topics": 7}, "is a topic's name"),

@@ -6,7 +6,7 @@ import pytest
 
 from filer.errors import StoreError
 from mq.base.errors import QuotaExceeded
-from mq.limits.storage_meter import APART_SECONDS, StorageMeter
+from mq.limits.storage_meter import APART_SECONDS, StorageMeter, Taken
 from mq.security.grants import Pattern, parse_pattern
 
 
@@ -27,6 +27,15 @@ class Store:
             raise StoreError("no answer")
         return self.stored_bytes
 
+    def taking(self, topic: str, size_bytes: int) -> Taken:
+        taken = self.meter.taking(topic, size_bytes)
+        assert taken is not None
+        return taken
+
+    def keep(self, topic: str, size_bytes: int) -> None:
+        """A publish that is stored, after whatever was measured last."""
+        self.taking(topic, size_bytes).end(stored=True)
+
     async def refusal(self, topic: str = "orders-1") -> QuotaExceeded | None:
         """As the meter has it, once the measurement that it may begin is done."""
         found = self.meter.refusal(topic, 100)
@@ -38,10 +47,10 @@ class Store:
 async def test_what_is_taken_counts_at_once_and_what_is_stored_once_it_is_measured() -> None:
     store = Store()
     assert await store.refusal() is None and store.measured == 1
-    store.meter.taken("orders-2", 99)
-    store.meter.taken("bills", 1000)
+    store.keep("orders-2", 99)
+    assert store.meter.taking("bills", 1000) is None
     assert await store.refusal() is None
-    store.meter.taken("orders-1", 1)
+    store.keep("orders-1", 1)
     told = await store.refusal()
     assert told is not None and (told.limit, told.value, told.used) == ("storage_bytes", 100, 100)
     assert await store.refusal("bills") is None and store.measured == 1, "others are not limited, and nobody measures"
@@ -53,15 +62,55 @@ async def test_what_is_taken_counts_at_once_and_what_is_stored_once_it_is_measur
 
 async def test_what_is_on_its_way_while_it_is_measured_is_not_lost() -> None:
     store = Store()
-    store.meter.taken("orders-1", 100)  # and not on the store yet
+    taken = store.taking("orders-1", 100)  # and not on the store yet
     assert await store.refusal() is not None and store.meter.used_bytes == 100
+    taken.end(stored=True)
+    assert store.meter.used_bytes == 100
     store.stored_bytes, store.seconds = 100, store.seconds + APART_SECONDS
     store.may_go_on.clear()
     await store.refusal()
-    store.meter.taken("orders-1", 7)
+    store.taking("orders-1", 7)
     store.may_go_on.set()
     await store.refusal()
     assert store.meter.used_bytes == 107
+
+
+async def test_what_was_stored_before_it_is_measured_counts_once() -> None:
+    store = Store()
+    for kept_bytes in (58, 80, 99):
+        store.keep("orders-1", kept_bytes - store.stored_bytes)
+        store.stored_bytes, store.seconds = kept_bytes, store.seconds + APART_SECONDS
+        await store.refusal()
+        assert store.meter.used_bytes == kept_bytes and await store.refusal() is None
+    assert store.measured == 3
+
+
+async def test_what_begins_or_ends_while_it_is_measured_is_never_lost() -> None:
+    store = Store()
+    ends, stays, fails = (store.taking("orders-1", size_bytes) for size_bytes in (10, 20, 5))
+    store.may_go_on.clear()
+    await store.refusal()
+    ends.end(stored=True)
+    fails.end(stored=False)
+    store.keep("orders-1", 3)
+    store.may_go_on.set()
+    await store.refusal()
+    assert store.meter.used_bytes == 33, "none of it was there when it was measured"
+    stays.end(stored=True)
+    store.stored_bytes, store.seconds = 33, store.seconds + APART_SECONDS
+    await store.refusal()
+    assert store.meter.used_bytes == 33
+
+
+@pytest.mark.parametrize(("status", "counts"), [(200, True), (503, True), (422, False), (429, False), (None, False)])
+async def test_what_is_refused_does_not_count(status: int | None, counts: bool) -> None:
+    store = Store()
+    taken = store.taking("orders-1", 60)
+    taken.add(50)
+    assert await store.refusal() is not None and store.meter.used_bytes == 110
+    taken.answered(status)
+    taken.answered(200)
+    assert store.meter.used_bytes == 110 * counts
 
 
 async def test_nobody_waits_and_what_cannot_be_measured_counts_as_before() -> None:
@@ -70,7 +119,7 @@ async def test_nobody_waits_and_what_cannot_be_measured_counts_as_before() -> No
     assert await store.refusal() is None and await store.refusal() is None and store.measured == 1
     store.fails = True
     store.may_go_on.set()
-    store.meter.taken("orders-1", 100)
+    store.keep("orders-1", 100)
     assert await store.refusal() is not None and await store.refusal() is not None and store.measured == 1
     store.meter.close()
 
