@@ -1,0 +1,36 @@
+{{/* What the schema cannot say: settings that contradict each other. */}}
+{{- define "braidmq.checks" -}}
+{{- if not .Values.store.url -}}
+{{- fail "store.url has to be given, such as --set store.url=s3://bucket/prefix: messages are kept there" -}}
+{{- end -}}
+{{- if and (eq .Values.auth.authorizer "tokens") (not (include "braidmq.hasAdmin" .)) (not .Values.auth.tokenKeys.existingSecret) (not .Values.auth.tokenKeys.existingConfigMap) (not .Values.auth.oidc.issuer) -}}
+{{- fail "auth: nobody could have a token: set auth.admin.enabled, auth.tokenKeys or auth.oidc.issuer" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCaSecret (not .Values.tls.enabled) -}}
+{{- fail "tls.clientCaSecret demands certificates of clients: set tls.enabled" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCaSecret (not .Values.tls.clientCertSecret) -}}
+{{- fail "tls.clientCertSecret has to be given beside tls.clientCaSecret: helm test and jobs show it" -}}
+{{- end -}}
+{{- if and .Values.tls.existingSecret .Values.tls.certManager.issuerName -}}
+{{- fail "tls.existingSecret and tls.certManager.issuerName both bring the certificate: give one of them" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled .Values.autoscaling.keda.enabled -}}
+{{- fail "autoscaling.enabled makes a HorizontalPodAutoscaler, and autoscaling.keda.enabled makes one by KEDA: set one of them" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.keda.enabled (not .Values.autoscaling.keda.prometheusUrl) -}}
+{{- fail "autoscaling.keda.prometheusUrl has to be given: KEDA asks Prometheus there" -}}
+{{- end -}}
+{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.host) -}}
+{{- fail "ingress.host has to be given" -}}
+{{- end -}}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
+{{- fail "httpRoute.parentRefs has to name a gateway" -}}
+{{- end -}}
+{{- if and .Values.zookeeper.tls.enabled (not .Values.zookeeper.external) -}}
+{{- fail "zookeeper.tls is for zookeeper.external: the chart's own is reached by brokers alone, which networkPolicy sees to" -}}
+{{- end -}}
+{{- end -}}

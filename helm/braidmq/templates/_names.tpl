@@ -1,0 +1,63 @@
+{{- define "braidmq.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* As Helm's own charts: the release's name, with the chart's behind it unless that is part of it. */}}
+{{- define "braidmq.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 46 | trimSuffix "-" -}}
+{{- else if contains (include "braidmq.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 46 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "braidmq.name" .) | trunc 46 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "braidmq.peers" -}}{{ include "braidmq.fullname" . }}-peers{{- end -}}
+{{- define "braidmq.zookeeper" -}}{{ include "braidmq.fullname" . }}-zookeeper{{- end -}}
+{{- define "braidmq.clusterName" -}}{{ .Values.clusterName | default (include "braidmq.fullname" .) }}{{- end -}}
+{{- define "braidmq.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "braidmq.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a component's pods are chosen by: it never changes. */}}
+{{- define "braidmq.selector" -}}
+app.kubernetes.io/name: {{ include "braidmq.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "braidmq.labels" -}}
+{{ include "braidmq.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* An image by tag or digest. `default` is the tag where there is none. */}}
+{{- define "braidmq.image" -}}
+{{- $tag := .image.tag | default .default -}}
+{{- if .image.digest -}}
+{{- printf "%s:%s@%s" .image.repository $tag .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .image.repository $tag -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of secrets: the user's, or the chart's own. */}}
+{{- define "braidmq.adminSecret" -}}{{ .Values.auth.admin.existingSecret | default (printf "%s-admin" (include "braidmq.fullname" .)) }}{{- end -}}
+{{- define "braidmq.tlsSecret" -}}{{ .Values.tls.existingSecret | default (printf "%s-tls" (include "braidmq.fullname" .)) }}{{- end -}}
+{{- define "braidmq.peerKeysSecret" -}}{{ .Values.peerKeys.existingSecret | default (printf "%s-peer-keys" (include "braidmq.fullname" .)) }}{{- end -}}
+{{- define "braidmq.zookeeperAuthSecret" -}}{{ .Values.zookeeper.auth.existingSecret | default (printf "%s-zookeeper-auth" (include "braidmq.fullname" .)) }}{{- end -}}
+
+{{- define "braidmq.scheme" -}}{{ ternary "https" "http" .Values.tls.enabled }}{{- end -}}
+{{- define "braidmq.url" -}}
+{{- printf "%s://%s.%s.svc:%v" (include "braidmq.scheme" .) (include "braidmq.fullname" .) .Release.Namespace .Values.service.port -}}
+{{- end -}}
+{{- define "braidmq.hasAdmin" -}}
+{{- if and (eq .Values.auth.authorizer "tokens") (or .Values.auth.admin.enabled .Values.auth.admin.existingSecret) -}}yes{{- end -}}
+{{- end -}}

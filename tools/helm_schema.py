@@ -1,0 +1,146 @@
+"""Generate the schema of the chart's values, `helm/braidmq/values.schema.json`, from `values.yaml` and the
+settings of brokers.
+
+    python tools/helm_schema.py            # write it
+    python tools/helm_schema.py --check    # exit with 1 if the file is not what this program makes
+
+The types follow from the defaults. What more there is to say of a value is in the tables below. A name that is not in
+`values.yaml`, or is no setting, is refused. `tests/integration/helm/test_schema.py` compares the file.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mq.base.settings import BrokerSettings
+
+CHART = Path(__file__).resolve().parent.parent / "helm" / "braidmq"
+TARGET = CHART / "values.schema.json"
+
+_PULL = ["Always", "IfNotPresent", "Never"]
+_SPREAD = ["DoNotSchedule", "ScheduleAnyway"]
+_ENUMS: Mapping[str, list[Any]] = {
+    "image.pullPolicy": _PULL,
+    "zookeeper.image.pullPolicy": _PULL,
+    "jobs.image.pullPolicy": _PULL,
+    "store.addressing": ["auto", "path", "virtual"],
+    "auth.authorizer": ["tokens", "any"],
+    "tls.certManager.issuerKind": ["Issuer", "ClusterIssuer"],
+    "zookeeper.replicas": [1, 3, 5],
+    "service.type": ["ClusterIP", "NodePort", "LoadBalancer"],
+    "topologySpread.zones": _SPREAD,
+    "topologySpread.nodes": _SPREAD,
+    "monitoring.metrics": ["authorized", "any"],
+}
+_DIGEST = "^(sha256:[0-9a-f]{64})?$"
+_PATTERNS: Mapping[str, str] = {
+    "image.digest": _DIGEST,
+    "zookeeper.image.digest": _DIGEST,
+    "jobs.image.digest": _DIGEST,
+    "zookeeper.image.tag": ".+",
+    "store.url": "^((s3|file)://\\S+)?$",
+    "store.endpoint": "^(https?://\\S+)?$",
+    "auth.oidc.issuer": "^(https://\\S+)?$",
+    "autoscaling.keda.prometheusUrl": "^(https?://\\S+)?$",
+    "zookeeper.external": "^([^\\s,:/]+:[0-9]+(,[^\\s,:/]+:[0-9]+)*)?$",
+}
+_MINIMA: Mapping[str, int] = {"autoscaling.scaleDownSeconds": 0, "podDisruptionBudget.maxUnavailable": 0}
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+_SELECTED = {
+    *("labels", "annotations", "commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "nodeSelector"),
+}
+"""Kubernetes' own: names with texts."""
+_FREE = {"affinity", "resources"}
+"""Kubernetes' own: it has a schema itself."""
+_ITEMS_THAT_ARE_TEXTS = {"image.pullSecrets", "tls.names", "extraArgs", "httpRoute.hostnames"}
+_JOB = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "schedule", "args"],
+    "properties": {
+        "name": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "maxLength": 15},
+        "schedule": {"type": "string"},
+        "args": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        "resources": {"type": "object"},
+    },
+}
+_PATCHED = (
+    *("admin", "certificate", "config", "cronjob", "deployment", "hpa", "httproute", "ingress", "networkpolicy", "pdb"),
+    *("peerKeys", "peers", "scaledobject", "service", "serviceaccount", "servicemonitor", "test", "tls", "zookeeper"),
+    *("zookeeperAuth", "zookeeperConfig", "zookeeperNetworkpolicy", "zookeeperPdb", "zookeeperService"),
+)
+_GIVEN_BY_THE_CHART = {
+    *("data", "store", "host", "port", "cluster", "broker", "zone", "advertise", "authorizer", "insecure", "metrics"),
+    *("zookeeper", "zookeeper_auth", "zookeeper_tls", "zookeeper_ca", "zookeeper_cert", "zookeeper_key"),
+    *("tls_cert", "tls_key", "tls_client_ca", "tls_ca", "peer_keys", "token_keys", "static_tokens", "oidc_issuer"),
+    *("oidc_audience", "drain_timeout", "log_format", "s3_endpoint", "s3_region", "s3_addressing", "allowed_hosts"),
+}
+"""Settings that other values stand for, or that make no sense in a pod."""
+
+
+def schema() -> dict[str, Any]:
+    """The schema, as JSON has it."""
+    made = _of(yaml.safe_load((CHART / "values.yaml").read_text()), "")
+    properties = made["properties"]
+    settings = {name: field.description for name, field in BrokerSettings.model_fields.items()}
+    properties["config"] = _closed(
+        {
+            name: {"type": ["string", "number", "boolean"], "description": text}
+            for name, text in sorted(settings.items())
+            if name not in _GIVEN_BY_THE_CHART
+        }
+    )
+    properties["patches"] = _closed({name: {"type": "object"} for name in _PATCHED})
+    properties["jobs"]["properties"]["pipeline"]["items"] = _JOB
+    # Helm's own, where the chart is part of another one.
+    properties["global"] = {"type": "object"}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **made}
+
+
+def _of(value: Any, path: str) -> dict[str, Any]:
+    """What the value at `path` may be, by what it is without being set."""
+    name = path.rpartition(".")[2]
+    if path in _ENUMS:
+        return {"enum": _ENUMS[path]}
+    if name in _SELECTED:
+        return _TEXTS
+    if name in _FREE:
+        return {"type": "object"}
+    match value:
+        case dict():
+            return _closed({each: _of(below, f"{path}.{each}".lstrip(".")) for each, below in value.items()})
+        case list():
+            return {"type": "array", "items": {"type": "string" if path in _ITEMS_THAT_ARE_TEXTS else "object"}}
+        case bool():
+            return {"type": "boolean"}
+        case int():
+            return {"type": "integer", "minimum": _MINIMA.get(path, 1)}
+        case _ if name == "tag":
+            # What moves under one's feet is no version.
+            return {"type": "string", "not": {"const": "latest"}, "pattern": _PATTERNS.get(path, "")}
+        case _:
+            return {"type": "string"} | ({"pattern": _PATTERNS[path]} if path in _PATTERNS else {})
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+
+
+def main() -> None:
+    """Exits with 1 if the file differs and is only to be checked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file differs")
+    text = json.dumps(schema(), indent=1) + "\n"
+    if not parser.parse_args().check:
+        TARGET.write_text(text)
+    elif TARGET.read_text() != text:
+        sys.exit(f"{TARGET.name} is not what values.yaml and the settings make: python tools/helm_schema.py")
+
+
+if __name__ == "__main__":
+    main()
