@@ -71,13 +71,25 @@ _JOB = {
 }
 _PATCHED = (
     *("admin", "certificate", "config", "cronjob", "deployment", "hpa", "httproute", "ingress", "networkpolicy", "pdb"),
-    *("peerKeys", "peers", "scaledobject", "service", "serviceaccount", "servicemonitor", "test", "tls", "zookeeper"),
+    *(
+        "peerKeys",
+        "peerTls",
+        "peers",
+        "scaledobject",
+        "service",
+        "serviceaccount",
+        "servicemonitor",
+        "test",
+        "tls",
+        "zookeeper",
+    ),
     *("zookeeperAuth", "zookeeperConfig", "zookeeperNetworkpolicy", "zookeeperPdb", "zookeeperService"),
 )
 _GIVEN_BY_THE_CHART = {
     *("data", "store", "host", "port", "cluster", "broker", "zone", "advertise", "authorizer", "insecure", "metrics"),
     *("zookeeper", "zookeeper_auth", "zookeeper_tls", "zookeeper_ca", "zookeeper_cert", "zookeeper_key"),
     *("tls_cert", "tls_key", "tls_client_ca", "tls_ca", "peer_keys", "token_keys", "static_tokens", "oidc_issuer"),
+    *("peer_host", "peer_port", "peer_advertise", "peer_tls_cert", "peer_tls_key", "peer_tls_ca"),
     *("oidc_audience", "drain_timeout", "log_format", "s3_endpoint", "s3_region", "s3_addressing", "allowed_hosts"),
 }
 """Settings that other values stand for, or that make no sense in a pod."""

@@ -51,6 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Names of secrets: the user's, or the chart's own. */}}
 {{- define "braidmq.adminSecret" -}}{{ .Values.auth.admin.existingSecret | default (printf "%s-admin" (include "braidmq.fullname" .)) }}{{- end -}}
 {{- define "braidmq.tlsSecret" -}}{{ .Values.tls.existingSecret | default (printf "%s-tls" (include "braidmq.fullname" .)) }}{{- end -}}
+{{- define "braidmq.peerTlsSecret" -}}{{ .Values.peerTls.existingSecret | default (printf "%s-peer-tls" (include "braidmq.fullname" .)) }}{{- end -}}
 {{- define "braidmq.peerKeysSecret" -}}{{ .Values.peerKeys.existingSecret | default (printf "%s-peer-keys" (include "braidmq.fullname" .)) }}{{- end -}}
 {{- define "braidmq.zookeeperAuthSecret" -}}{{ .Values.zookeeper.auth.existingSecret | default (printf "%s-zookeeper-auth" (include "braidmq.fullname" .)) }}{{- end -}}
 

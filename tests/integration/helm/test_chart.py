@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,26 +94,21 @@ def test_every_pod_is_one_that_a_restricted_namespace_takes(values: Path) -> Non
 
 
 @by_case
-def test_brokers_take_the_settings(values: Path, tmp_path: Path) -> None:
-    """All of them, as a broker reads them: the file, and the variables of the pod."""
+def test_brokers_take_the_settings(values: Path) -> None:
+    """All of them, as a broker reads them: flags, the variables of the pod, the file."""
     found = manifests(values=values)
     (deployment,) = (each for each in found if each["kind"] == "Deployment")
-    (broker,) = (each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "broker")
-    environment = {each["name"]: each.get("value", "") for each in broker["env"] if each["name"].startswith("BRAIDMQ_")}
-    file = tmp_path / "braidmq.toml"
-    file.write_text(one(found, "ConfigMap", deployment["metadata"]["name"])["data"]["braidmq.toml"])
+    pod = deployment["spec"]["template"]["spec"]
+    (broker,) = (each for each in pod["containers"] if each["name"] == "broker")
+    flags = dict(re.findall(r'--([a-z-]+) "(\S+)"', broker["command"][2]))
+    given = {each["name"]: each.get("value", "pod") for each in broker["env"] if each["name"].startswith("BRAIDMQ_")}
+    file = tomllib.loads(one(found, "ConfigMap", deployment["metadata"]["name"])["data"]["braidmq.toml"])
+    settings = read_settings({each.replace("-", "_"): value for each, value in flags.items()}, given, file)
     mounted = {each["mountPath"] for each in broker["volumeMounts"]}
-    settings = read_settings({}, environment | {"BRAIDMQ_CONFIG": str(file), "BRAIDMQ_BROKER": "pod"}, {})
-    for path in (
-        settings.tls_cert,
-        settings.peer_keys,
-        settings.zookeeper_auth,
-        settings.static_tokens,
-        settings.token_keys,
-    ):
-        assert path is None or str(path.parent) in mounted
-    assert settings.drain_timeout + 20 <= deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert settings.port == broker["ports"][0]["containerPort"]
+    files = [value for name, value in settings if isinstance(value, Path) and name != "data"]
+    assert {str(each.parent) for each in files} <= mounted
+    assert settings.drain_timeout + 20 <= pod["terminationGracePeriodSeconds"]
+    assert [settings.port, settings.peer_port] == [each["containerPort"] for each in broker["ports"]]
 
 
 def test_what_is_installed_by_default_asks_who_one_is_and_hides_what_is_sent() -> None:
@@ -123,8 +119,11 @@ def test_what_is_installed_by_default_asks_who_one_is_and_hides_what_is_sent() -
     assert hashlib.sha256(token["token"].encode()).hexdigest() in token["static-tokens.toml"]
     assert not any(each["kind"] in ("Role", "ClusterRole", "RoleBinding", "Ingress") for each in found)
     policies = {each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "NetworkPolicy"}
-    (clients, _) = policies["queue-braidmq-zookeeper"]["ingress"]
-    assert clients["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "broker"
+    (everybody, of_brokers), (of_clients, _) = (each["ingress"] for each in policies.values())
+    assert "from" not in everybody and everybody["ports"] == [{"port": "http"}]
+    for each in (of_brokers, of_clients):
+        (source,) = each["from"]
+        assert source["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "broker"
 
 
 def test_brokers_are_replaced_without_being_missed() -> None:

@@ -21,6 +21,12 @@
 {{- with $v.auth.oidc.issuer }}{{ $_ := set $settings "oidc_issuer" . }}{{ end -}}
 {{- with $v.auth.oidc.audience }}{{ $_ := set $settings "oidc_audience" . }}{{ end -}}
 {{- end -}}
+{{- $_ := set $settings "peer_port" 8081 -}}
+{{- if $v.peerTls.enabled -}}
+{{- $_ := set $settings "peer_tls_cert" "/etc/braidmq/peer-tls/tls.crt" -}}
+{{- $_ := set $settings "peer_tls_key" "/etc/braidmq/peer-tls/tls.key" -}}
+{{- $_ := set $settings "peer_tls_ca" "/etc/braidmq/peer-tls/ca.crt" -}}
+{{- end -}}
 {{- if $v.peerKeys.enabled }}{{ $_ := set $settings "peer_keys" "/etc/braidmq/peer-keys/peer-keys" }}{{ end -}}
 {{- if $v.zookeeper.auth.enabled }}{{ $_ := set $settings "zookeeper_auth" "/etc/braidmq/zookeeper-auth/zookeeper-auth" }}{{ end -}}
 {{- if $v.zookeeper.tls.enabled -}}
@@ -63,6 +69,9 @@
 {{- else if $v.auth.tokenKeys.existingConfigMap }}
 - {name: token-keys, configMap: {{ $v.auth.tokenKeys.existingConfigMap | quote }}}
 {{- end }}
+{{- end }}
+{{- if $v.peerTls.enabled }}
+- {name: peer-tls, secret: {{ include "braidmq.peerTlsSecret" . | quote }}}
 {{- end }}
 {{- if $v.peerKeys.enabled }}
 - {name: peer-keys, secret: {{ include "braidmq.peerKeysSecret" . | quote }}}
