@@ -1,0 +1,62 @@
+"""What the chart installs, run as processes of this machine."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.kube.chart import manifests
+from tests.support.kube.pods import Pods
+from tests.support.process.processes import end_with_us, until
+
+NAME = "queue"
+MESSAGES_BEFORE = 50
+# A client as in docs/client.md: it publishes numbers, one by one, and prints those that are acknowledged.
+PUBLISHING = """
+import itertools
+from braidmq import Client
+with Client() as client:
+    client.create_topic("numbers", segments=4, value_type="json")
+    for number in itertools.count():
+        client.publish("numbers", number, key=str(number % 13))
+        print(number, flush=True)
+"""
+READING = """
+import json
+from braidmq import Client
+with Client() as client:
+    print(json.dumps([int(message.value) for message in client.browse("numbers", from_="earliest")]))
+"""
+
+
+def test_it_forms_a_cluster_that_is_replaced_under_load(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    given = (f"store.url=file://{tmp_path}/store", f"fullnameOverride={NAME}", "zookeeper.heapMebibytes=96")
+    with Pods(manifests(given=given), NAME, tmp_path) as pods:
+        pods.install()
+        test = pods.hook(f"{NAME}-test")
+        done = test.run()
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        assert "messages that a group worked on: one three two" in done.stdout
+        environment = test.environment()
+        acknowledged = tmp_path / "acknowledged"
+        with acknowledged.open("w") as out:
+            publisher = subprocess.Popen([sys.executable, "-c", PUBLISHING], env=environment, stdout=out)
+        end_with_us(publisher.pid)
+        until_more(acknowledged, MESSAGES_BEFORE)
+        assert pods.roll_out() == [0, 0, 0]
+        until_more(acknowledged, MESSAGES_BEFORE)
+        assert publisher.poll() is None, "it has seen no error"
+        publisher.kill()
+        publisher.wait()
+        read = subprocess.run([sys.executable, "-c", READING], env=environment, capture_output=True, text=True)
+        assert read.returncode == 0, read.stderr
+        published = [int(line) for line in acknowledged.read_text().splitlines()]
+        # The last one may be stored, and its answer not printed.
+        assert sorted(json.loads(read.stdout))[: len(published)] == published
+
+
+def until_more(lines: Path, count: int) -> None:
+    """Until the file has so many lines more than now."""
+    before = len(lines.read_text().splitlines())
+    until(lambda: len(lines.read_text().splitlines()) >= before + count)
