@@ -90,7 +90,7 @@ format: $(VENV)/.all
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
-unit integration cluster: $(VENV)/.all
+unit integration cluster: $(VENV)/.all $(VENV)/bin/helm
 	$(BIN)/python -m pytest tests/$@ $(ARGS)
 
 chaos: $(VENV)/.all

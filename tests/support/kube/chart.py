@@ -3,6 +3,7 @@
 import functools
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "braidmq"
 CASES = sorted((CHART / "ci").glob("*.yaml"))
-HELM = ROOT / ".venv" / "bin" / "helm"
+# `make` puts it there.
+HELM = Path(sys.executable).parent / "helm"
 RELEASE, NAMESPACE = "queue", "messages"
 GIVEN = ("store.url=s3://messages/here",)
 
