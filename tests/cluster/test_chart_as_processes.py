@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.kube.chart import manifests
 from tests.support.kube.pods import Pods
 from tests.support.process.processes import end_with_us, until
 
+# Draining, and the pause before it, are those of the manifests.
+pytestmark = pytest.mark.timeout(300)
 NAME = "queue"
 MESSAGES_BEFORE = 50
 # A client as in docs/client.md: it publishes numbers, one by one, and prints those that are acknowledged.
