@@ -169,7 +169,7 @@ class Pod:
         return {"status.podIP": self.ip, "metadata.name": self.name}.get(source["fieldRef"]["fieldPath"], "")
 
     def _here(self, text: str) -> str:
-        return _placed(text.replace(_ENTRY_POINT, str(HERE / "on_path" / "docker-entrypoint.sh")), self._paths)
+        return _placed(text, {**self._paths, _ENTRY_POINT: HERE / "on_path" / "docker-entrypoint.sh"})
 
 
 def _placed(text: str, paths: Mapping[str, Path]) -> str:
