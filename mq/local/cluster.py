@@ -8,6 +8,7 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -160,7 +161,7 @@ class LocalCluster:
             broker.start()
         trust = True if self.secure is None else ssl.create_default_context(cafile=self.secure.ca)
         for broker in self.brokers:
-            await self._until(broker, lambda broker=broker: _is_ready(broker, trust))  # type: ignore[misc]
+            await self._until(broker, partial(_is_ready, broker, trust))
 
     def newly_ended(self) -> list[ChildProcess]:
         """The processes that have ended by themselves since the last call."""
