@@ -31,7 +31,7 @@ class Metered:
     ) -> None:
         self._receive, self._send, self._share, self._clock = receive, send, share, clock
         self._publishes, self._reads = need.action in ("publish", "load"), need.action in ("read", "consume")
-        self._arriving, self._read_bytes = arriving_body(scope), 0
+        self._arriving, self._read_bytes, self._is_whole = arriving_body(scope), 0, False
         self._rests = scope["path"].endswith(_GOES_ON)
         self._creates, self._reserved = creates_topic(scope["method"], scope["path"]), reserved
         self._taken = share.taking(need.topic) if self._publishes and not _UPLOAD.match(scope["path"]) else None
@@ -47,6 +47,7 @@ class Metered:
             self._share.published(size_bytes)
             if self._taken is not None:
                 self._taken.add(size_bytes)
+            self._is_whole = not message.get("more_body", False)
         return message
 
     def _read_in_place(self) -> int:
@@ -75,7 +76,11 @@ class Metered:
         """Charge for what came of the request, and for nothing else. The first answer counts."""
         taken, self._taken = self._taken, None
         if taken is not None:
-            taken.answered(status)
+            if status is not None:
+                taken.answered(status)
+            else:
+                # A client that leaves behind a whole body may have had it stored; of half a body nothing is.
+                taken.end(stored=self._is_whole)
         created = int(self._creates and status == _CREATED)
         self._share.created_topics(created - self._reserved)
         self._creates, self._reserved = False, 0

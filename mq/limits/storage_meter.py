@@ -110,6 +110,6 @@ class Taken:
         self._meter.settled(self._size_bytes, stored=stored)
         self._size_bytes = 0
 
-    def answered(self, status: int | None) -> None:
-        """The request got that answer, or none. Behind 5xx it may be stored all the same, until it is measured."""
-        self.end(stored=status is not None and not _REFUSED <= status < _FAILED)
+    def answered(self, status: int) -> None:
+        """The request got that answer. Behind 5xx it may be stored all the same, until it is measured."""
+        self.end(stored=not _REFUSED <= status < _FAILED)

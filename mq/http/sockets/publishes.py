@@ -345,7 +345,11 @@ class Publishes:
 
 def _settle(taken: Taken, _: object, error: BaseException | None, trace: object) -> None:
     """What is published is on its way no more."""
-    taken.answered(200 if error is None else problem_of(error).status if isinstance(error, Exception) else None)
+    if isinstance(error, Exception):
+        taken.answered(problem_of(error).status)
+    else:
+        # Whoever is cut off may have had it stored.
+        taken.end(stored=True)
 
 
 def _rows(request: Request, columns: Columns) -> Steps[Rows]:

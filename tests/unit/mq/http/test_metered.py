@@ -29,9 +29,11 @@ class Side:
         limits = Limits(topics_per_hour=1, storage_bytes=100, storage_topics="t")
         self.share = Share(limits, self.clock.monotonic_seconds, self.meter)
 
-    def metered(self, method: str, path: str, body: bytes = b"", *, reserved: int = 0) -> Metered:
+    def metered(
+        self, method: str, path: str, body: bytes = b"", *, reserved: int = 0, more_body: bool = False
+    ) -> Metered:
         async def receive() -> Message:
-            return {"type": "http.request", "body": body}
+            return {"type": "http.request", "body": body, "more_body": more_body}
 
         async def send(_: Message) -> None:
             pass
@@ -44,7 +46,7 @@ class Side:
 @pytest.mark.parametrize(("method", "path", "status", "used_bytes"), [
     ("POST", "/v1/topics/t/messages", 200, 60),
     ("POST", "/v1/topics/t/messages", 422, 0),
-    ("POST", "/v1/topics/t/messages", None, 0),
+    ("POST", "/v1/topics/t/messages", None, 60),
     ("PUT", "/v1/topics/t/loads/l/files/0/0", 200, 60),
     ("PUT", "/v1/topics/t/loads/l/files/0/0", 422, 0),
     ("PUT", "/v1/topics/t/uploads/u", 200, 0),
@@ -63,6 +65,14 @@ async def test_storage_is_charged_for_what_is_stored(
         await metered.receive()
     metered.end()
     assert side.meter.used_bytes == used_bytes
+
+
+async def test_half_a_body_is_not_charged_to_anybodys_storage() -> None:
+    side = Side()
+    metered = side.metered("POST", "/v1/topics/t/messages", bytes(60), more_body=True)
+    await metered.receive()
+    metered.end()
+    assert side.meter.used_bytes == 0
 
 
 @pytest.mark.parametrize(("status", "left"), [(201, 0), (200, 1), (422, 1), (None, 1)])
