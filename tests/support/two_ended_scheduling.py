@@ -17,7 +17,23 @@ LOWER_PRIORITY = 5
 
 
 class TwoEndedScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist tells no types
-    """`--dist loadgroup`, except that the last worker takes what comes last."""
+    """`--dist loadgroup`, except that the last worker takes what comes last, and that a crashed worker stops nobody."""
+
+    def remove_node(self, node: Any) -> str | None:
+        """Forget a worker, and queue the tests that a crashed one has not run. Returns the test it crashed in."""
+        # The base class queues again what is done as well. Who is given a unit in which nothing is left to run has
+        # nothing to report, so it is never given another one: all workers would wait until the run is killed.
+        units: dict[str, dict[str, bool]] = self.assigned_work[node]
+        self.assigned_work[node] = {scope: unit for scope, unit in units.items() if not all(unit.values())}
+        crashed_in: str | None = super().remove_node(node)
+        return crashed_in
+
+    def schedule(self) -> None:
+        """Give tests to all who have few: at the beginning, and when a worker comes in place of a crashed one."""
+        super().schedule()
+        # A worker begins a test when it knows the next one, and the base class gives a new worker one only.
+        for node in self.nodes:
+            self._reschedule(node)
 
     def _assign_work_unit(self, node: Any) -> None:
         # Popped from the front of the queue by the base class, whoever asks.
