@@ -129,6 +129,8 @@ class FastPublisher:
             begun = None
         if begun is None:
             self._front_store.release(len(body))
+            if share is not None:
+                share.published(-len(body), -1)  # the ASGI app charges for it
             work.ended = True
             return False
         if share is not None and (taken := share.taking(head.topic, len(body))) is not None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import orjson
@@ -22,7 +23,9 @@ from filer.topic.record_check import with_check
 from mq.base.settings import BrokerSettings
 from mq.http.endpoints.policy import _MOST_BODY_BYTES
 from mq.limits import storage_meter
+from mq.limits.quotas import Share
 from mq.security.access import access_of
+from mq.topic.topic_publisher import TopicPublisher
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 from tests.support.broker.socket_client import socket_client
@@ -261,6 +264,22 @@ async def test_a_quota_is_told_with_its_limit_and_when_to_come_back(
     assert int(more.headers["retry-after"]) >= 1
     assert (await broker.client.get("/v1/topics", headers=who("topics"))).status_code == 200
     assert (await broker.client.post(messages, content=b"x", headers=admin)).status_code == 200
+
+
+async def test_a_publish_that_the_app_takes_over_is_charged_once(
+    broker: HttpBroker, maker: TokenMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way before ASGI begins it, and comes upon a wait: a segment that moves, say."""
+    admin, shop = bearer(maker.token(*EVERYTHING, sub="ada")), bearer(maker.token(*EVERYTHING, sub="shop"))
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+    (await put(broker, admin, quotas=[{"principal": "shop", "requests_per_second": 1}])).raise_for_status()
+    begin = mock.Mock(return_value=None)
+    monkeypatch.setattr(TopicPublisher, "begin_single", begin)
+    charge = mock.Mock(side_effect=Share.begin_publish)
+    monkeypatch.setattr(Share, "begin_publish", lambda *arguments: charge(*arguments))
+    sent = await broker.client.post("/v1/topics/orders/messages", content=b"x" * 40, headers=shop)
+    assert charge.called and begin.called
+    assert sent.status_code == 200, "charged twice, it is past the quota"
 
 
 async def test_a_socket_over_its_quota_rests(broker: HttpBroker, maker: TokenMaker) -> None:
