@@ -1,8 +1,10 @@
 """Child processes of tests: their environment and their end."""
 
 import atexit
+import contextlib
 import functools
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -14,6 +16,8 @@ from typing import Protocol
 REPOSITORY = Path(__file__).parents[3]
 STOP_SECONDS = 10
 PATIENCE_SECONDS = 20.0
+_GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST_PORT = 10_000
 
 
 def child_environment() -> dict[str, str]:
@@ -82,7 +86,15 @@ def until(condition: Callable[[], bool], *, timeout_seconds: float = PATIENCE_SE
 
 
 def free_port() -> int:
-    """A port that is free at the moment, for programs that cannot choose one themselves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free, for programs that cannot choose one themselves or come back to theirs.
+
+    The system gives no such port to others: neither to whoever asks for any, nor to a connection. So it stays free
+    while a broker is away.
+    """
+    lowest_given = int(_GIVEN_PORTS.read_text().split()[0])
+    while True:
+        # Hypothesis seeds the other generator, in all workers alike.
+        port = random.SystemRandom().randrange(_LOWEST_PORT, lowest_given)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -217,7 +217,7 @@ async def test_a_quota_is_told_with_its_limit_and_when_to_come_back(
         return bearer(maker.token(*EVERYTHING, sub=name))
 
     quotas = [
-        {"principal": "requests", "requests_per_second": 5},
+        {"principal": "requests", "requests_per_second": 1},
         {"principal": "bytes", "publish_bytes_per_second": 1000},
         {"principal": "large", "publish_bytes_per_second": 1000},
         {"principal": "reads", "read_bytes_per_second": 1000},
@@ -227,10 +227,11 @@ async def test_a_quota_is_told_with_its_limit_and_when_to_come_back(
     (await put(broker, admin, quotas=quotas)).raise_for_status()
 
     requests = who("requests")
-    answers = [await broker.client.post(messages, content=b"x", headers=requests) for _ in range(8)]
-    assert answers[0].status_code == 200
+    sending = [broker.client.post(messages, content=b"x", headers=requests) for _ in range(30)]
+    answers = await asyncio.gather(*sending)
+    assert any(each.status_code == 200 for each in answers)
     told = check_problem(next(a for a in answers if a.status_code != 200), 429, "quota-exceeded", "at each broker")
-    assert (told["limit"], told["value"]) == ("requests_per_second", 5)
+    assert (told["limit"], told["value"]) == ("requests_per_second", 1)
 
     sent = [await broker.client.post(messages, content=bytes(5000), headers=who("bytes")) for _ in range(2)]
     assert sent[0].status_code == 200
