@@ -195,7 +195,11 @@ class Broker:
         self._make_transitions(table)
         self._make_groups()
         audit_topic = AuditTopic(self.topics, self.administration, self.id)
-        self.audit = AuditTrail(clock, audit_topic.store) if settings.is_audited else None
+        self.audit = (
+            AuditTrail(clock, audit_topic.store, self.metrics.requests.audit_failures.inc)
+            if settings.is_audited
+            else None
+        )
         self._make_leader_side(table)
         self._make_bulk_loads()
         self._make_upkeep()
@@ -391,6 +395,7 @@ class Broker:
             checker=LoadChecker(self.store),
             pool=self._upkeep_pool,
             grace_seconds=self.settings.grace,
+            on_failed=lambda reason: self.metrics.requests.loads_failed.labels(reason).inc(),
         )
 
     def _make_upkeep(self) -> None:
@@ -496,6 +501,7 @@ class Broker:
             self.coordinator.on_change(self.addresses.record)
             self.coordinator.on_change(self.leader_loop.wake)
             self.coordinator.on_change(self.early_flush.wake)
+            self.coordinator.on_change(lambda: self.metrics.cluster.see_touch(self.coordinator.in_touch()))
             self.coordinator.on_topic_change(self._record_changed)
             self._loops.append(asyncio.create_task(self.leader_loop.run(), name="leader loop"))
             self._loops.append(asyncio.create_task(self.early_flush.run(), name="early flush"))

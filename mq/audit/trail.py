@@ -24,11 +24,14 @@ class AuditTrail:
     """Gathers records, and stores those that have come meanwhile whenever the ones before are stored.
 
     A request waits for its record, and is answered afterwards: so whatever was answered is in the trail, wherever a
-    broker stops. What has stopped before that had no answer; it may be done, and be without a record.
+    broker stops. What has stopped before that had no answer; it may be done, and be without a record. `on_failed` is
+    told of how many records nobody knows whether they are there.
     """
 
-    def __init__(self, clock: Clock, store: StoreRecords) -> None:
-        self._clock, self._store = clock, store
+    def __init__(
+        self, clock: Clock, store: StoreRecords, on_failed: Callable[[int], object] = lambda records: None
+    ) -> None:
+        self._clock, self._store, self._on_failed = clock, store, on_failed
         self._next: _Batch | None = None
         self._free_seconds = clock.monotonic_seconds()
         self._storing: asyncio.Task[None] | None = None
@@ -75,6 +78,7 @@ class AuditTrail:
         try:
             await self._store(batch.records)
         except BraidError as error:
+            self._on_failed(len(batch.records))
             _log.error("audit_failed", records=len(batch.records), error=error)
             batch.end(str(error))
         except BaseException:

@@ -7,7 +7,7 @@ Stopped after that, topic.json names the steps left, and any broker that finds t
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -62,7 +62,10 @@ class FileTarget:
 
 
 class BulkLoads:
-    """The bulk loads of all topics, as one broker serves them. All methods belong to the event loop's thread."""
+    """The bulk loads of all topics, as one broker serves them. All methods belong to the event loop's thread.
+
+    `on_failed` is told of commits that were `refused`, or whose outcome is `unknown`.
+    """
 
     def __init__(
         self,
@@ -75,9 +78,11 @@ class BulkLoads:
         checker: LoadChecker,
         pool: Executor,
         grace_seconds: float,
+        on_failed: Callable[[str], object] = lambda reason: None,
     ) -> None:
         self._store, self._clock, self._catalogue, self._grace_seconds = store, clock, catalogue, grace_seconds
         self._topics, self._executor, self._checker = topics, executor, checker
+        self._on_failed = on_failed
         self._folders = LoadFolders(store, clock, pool)
         self._committing: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -218,9 +223,11 @@ class BulkLoads:
                     _log.info("load_committed", topic=topic, load=load_id, files=len(files), messages=sum(load.ends))
                 return await self._confirmed(topic, load)
         except LoadRefused as error:
+            self._on_failed("refused")
             _log.warning("load_refused", topic=topic, load=load_id, error=error)
             raise
         except OutcomeUnknown as error:
+            self._on_failed("unknown")
             raise Repeatable(error) from error
 
     async def _confirmed(self, topic: str, load: Load) -> Load:

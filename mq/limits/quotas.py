@@ -229,6 +229,23 @@ class Quotas:
         except KeyError:
             return self._add(name, self._decisions)
 
+    def storage_used_ratios(self) -> dict[str, float]:
+        """By what a quota says of topics, the share of the least such quota that they have, as of now and then.
+
+        Who asks has it measured for the next time.
+        """
+        policy = self._policy_of()
+        if policy is not self._policy:
+            self._take(policy)
+        least: dict[str, int] = {}
+        for quota in () if policy is None else policy.quotas:
+            meter, limit_bytes = self._meter(quota.limits), quota.limits.storage_bytes
+            if meter is not None and limit_bytes is not None:
+                topics = str(quota.limits.stored)
+                least[topics] = min(limit_bytes, least.get(topics, limit_bytes))
+                meter.look_again()
+        return {topics: self._meters[topics].used_bytes / limit_bytes for topics, limit_bytes in least.items()}
+
     def _take(self, policy: Policy | None) -> None:
         before = () if self._policy is None else self._policy.quotas
         self._policy = policy

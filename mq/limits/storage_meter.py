@@ -43,8 +43,7 @@ class StorageMeter:
         """Why nothing may be published to that topic now; None if something may be."""
         if not self._topics.matches(topic):
             return None
-        if self._measuring is None and self._now_seconds() >= self._due_seconds:
-            self._measuring = asyncio.create_task(self._look(), name="storage of a quota")
+        self.look_again()
         used_bytes = self.used_bytes
         if used_bytes < limit_bytes:
             return None
@@ -56,6 +55,11 @@ class StorageMeter:
             f"have {used_bytes}: delete some, shorten their retention, or ask whoever manages the cluster for more",
             used=used_bytes,
         )
+
+    def look_again(self) -> None:
+        """Have it measured, if that was long ago."""
+        if self._measuring is None and self._now_seconds() >= self._due_seconds:
+            self._measuring = asyncio.create_task(self._look(), name="storage of a quota")
 
     def taking(self, topic: str, size_bytes: int = 0) -> "Taken | None":
         """So much comes for that topic, which counts until it is settled; None if the topic is none of these."""

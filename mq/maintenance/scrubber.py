@@ -75,6 +75,7 @@ class Scrubber:
         self._round_ends_seconds = 0.0
         self._removed: set[str] = set()
         self.findings = ScrubFindings(metrics)
+        metrics.upkeep.scrub_period_seconds.set(self._period_seconds)
 
     async def run(self) -> None:
         """Scrub until cancelled; not at all if the period is 0."""

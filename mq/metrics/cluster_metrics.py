@@ -7,12 +7,21 @@ class ClusterMetrics:
     """What a broker knows of its cluster, and its part in it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.ready = Gauge(
+            "braidmq_ready", "Whether this broker welcomes requests, as /readyz says (0 or 1).", registry=registry
+        )
         self.leads = Gauge("braidmq_leads", "Whether this broker leads its cluster (0 or 1).", registry=registry)
         self.in_touch = Gauge(
             "braidmq_in_touch",
             "Whether this broker is certain that the cluster counts it as alive (0 or 1).",
             registry=registry,
         )
+        self.lost_touch = Counter(
+            "braidmq_lost_touch",
+            "Times that this broker was no longer certain that the cluster counts it as alive.",
+            registry=registry,
+        )
+        self._was_in_touch = False
         self.brokers = Gauge("braidmq_brokers", "Live brokers known to this one.", registry=registry)
         self.segments_owned = Gauge(
             "braidmq_segments_owned", "Open segments that this broker writes.", registry=registry
@@ -32,3 +41,10 @@ class ClusterMetrics:
             "Looks at the store's policy that found it unusable, or did not reach it; the one before stays in force.",
             registry=registry,
         )
+
+    def see_touch(self, in_touch: bool) -> None:
+        """Tell whether this broker is in touch now, and count each time that it is so no longer."""
+        if self._was_in_touch and not in_touch:
+            self.lost_touch.inc()
+        self._was_in_touch = in_touch
+        self.in_touch.set(in_touch)

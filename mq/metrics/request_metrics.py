@@ -48,6 +48,11 @@ class RequestMetrics:
         self.pending_bytes = Gauge(
             "braidmq_front_store_pending_bytes", "Bytes accepted and not stored yet.", registry=registry
         )
+        self.front_store_limit_bytes = Gauge(
+            "braidmq_front_store_limit_bytes",
+            "Bytes accepted and not stored yet that this broker takes at most.",
+            registry=registry,
+        )
         self.recent_bytes = Gauge(
             "braidmq_front_store_recent_bytes", "Bytes of stored messages held in memory.", registry=registry
         )
@@ -55,6 +60,23 @@ class RequestMetrics:
             "braidmq_read_bytes", "Bytes of answers with messages that are put together or sent.", registry=registry
         )
         self.streams = Gauge("braidmq_streams", "Subscriptions being served.", registry=registry)
+        self.storage_quota_used = Gauge(
+            "braidmq_storage_quota_used_ratio",
+            "Share of a quota's storage_bytes that its topics have, the least quota of these topics.",
+            ["topics"],
+            registry=registry,
+        )
+        self.audit_failures = Counter(
+            "braidmq_audit_failures", "Records of the audit trail that could not be stored.", registry=registry
+        )
+        self.loads_failed = Counter(
+            "braidmq_load_commits_failed",
+            "Commits of bulk loads that were refused for their files, or whose outcome is unknown.",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in ("refused", "unknown"):
+            self.loads_failed.labels(reason)
 
     def count_connections(self, count: Callable[[], int]) -> None:
         """Have the connections of one more listener be counted."""

@@ -47,6 +47,11 @@ class UpkeepMetrics:
             "For how long the segment that waits longest for this broker's scrub has not been read.",
             registry=registry,
         )
+        self.scrub_period_seconds = Gauge(
+            "braidmq_scrub_period_seconds",
+            "In which time the scrub is to read everything once; 0 if there is none.",
+            registry=registry,
+        )
         self.maintenance_errors = Counter(
             "braidmq_maintenance_errors",
             "Rounds of upkeep that failed and will be tried again.",

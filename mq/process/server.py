@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,7 +38,10 @@ from mq.process.garbage import collect_all_seldom, collect_less_often, spare_wha
 from mq.process.http_server import HttpServers
 from mq.process.listen import Listening, advertised_url, bind
 from mq.process.log_output import LimitedHandler
+from mq.process.loop_watch import LoopWatch
+from mq.process.memory_limit import memory_limit_bytes
 from mq.process.memory_pool import choose_memory_pool
+from mq.process.process_collector import BrokerProcessCollector
 from mq.process.stop_signals import StopSignals
 from mq.process.store_collector import StoreCollector
 from mq.tls.broker_certificates import BrokerCertificates
@@ -109,12 +113,14 @@ async def _serve(
         asyncio.create_task(log.tell_in_time(), name="what the log leaves out"),
         asyncio.create_task(certificates.watch(), name="certificates"),
     ]
+    loop_watch = LoopWatch(clock)
+    aside.append(asyncio.create_task(loop_watch.run(), name="event loop"))
     if heap is not None:
         aside.append(asyncio.create_task(give_back(heap, clock), name="freed memory"))
     tracer = open_tracer(settings, os.environ)
     try:
         peer_keys = kept_keys(settings.peer_keys, os.environ.get(VARIABLE), clock)
-        broker = await _broker(settings, clock, tracer, stop, certificates, peer_keys)
+        broker = await _broker(settings, clock, tracer, stop, certificates, peer_keys, loop_watch)
         if broker is not None:
             await _run(broker, listening, stop, on_ready)
     finally:
@@ -147,6 +153,7 @@ async def _broker(
     stop: StopSignals,
     certificates: BrokerCertificates,
     peer_keys: KeptKeys | None,
+    loop_watch: LoopWatch,
 ) -> Broker | None:
     """The broker that is to be started; None if the process is asked to stop before the store has answered."""
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
@@ -183,6 +190,11 @@ async def _broker(
     broker.metrics.registry.register(StoreCollector(store_metrics, health))
     # Here and not in the broker: several brokers may live in one process.
     ProcessCollector(registry=broker.metrics.registry)
+    broker.metrics.registry.register(
+        BrokerProcessCollector(
+            certificates.expires_seconds, lambda: loop_watch.blocked_seconds, memory_limit_bytes(Path("/"))
+        )
+    )
     return broker
 
 

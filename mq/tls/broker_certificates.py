@@ -20,6 +20,11 @@ class BrokerCertificates:
         own = peer_files(settings, called_host)
         self.brokers = self.clients if own is None else Certificates(own, clock)
 
+    def expires_seconds(self) -> dict[str, int]:
+        """When the certificate of each listener that has one expires, since the epoch: `clients`, `brokers`."""
+        found = {each.listener: each.expires_seconds for each in (self.clients, self.brokers)}
+        return {listener: seconds for listener, seconds in found.items() if seconds is not None}
+
     async def watch(self) -> None:
         """Look at the files until cancelled."""
         async with asyncio.TaskGroup() as tasks:

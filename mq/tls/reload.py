@@ -1,6 +1,7 @@
 """Reads certificates and keys again when their files change, without a restart."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -51,7 +52,10 @@ class RestingFiles:
 
 
 class Certificates:
-    """The TLS contexts of a listener, from its files as they are. Raises `InvalidConfig` if they cannot be used."""
+    """The TLS contexts of a listener, from its files as they are. Raises `InvalidConfig` if they cannot be used.
+
+    `expires_seconds` is when its certificate expires, since the epoch; None where it has none.
+    """
 
     def __init__(self, files: TlsFiles, clock: Clock) -> None:
         self._named, self._clock, self._files = files, clock, files.all
@@ -60,6 +64,7 @@ class Certificates:
         read = read_contexts(files)
         self.server = None if read.server is None else NewestContext.of(read.server, server_side=True)
         self.peers = None if read.peers is None else NewestContext.of(read.peers, server_side=False)
+        self.listener, self.expires_seconds = files.listener, _seconds_of(read.expires)
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""
@@ -82,4 +87,10 @@ class Certificates:
             self.server.use(found.server)
         if self.peers is not None and found.peers is not None:
             self.peers.use(found.peers)
+        self.expires_seconds = _seconds_of(found.expires)
         _log.info("tls_reloaded", listener=self._named.listener, expires=found.expires)
+
+
+def _seconds_of(expires: str | None) -> int | None:
+    """What OpenSSL writes as `Jan  5 09:34:43 2027 GMT`."""
+    return ssl.cert_time_to_seconds(expires) if expires else None

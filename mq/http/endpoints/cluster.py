@@ -138,10 +138,15 @@ def _rendered(broker: Broker) -> Steps[bytes]:
     """All metrics, with the current value of each gauge."""
     metrics, coordinator = broker.metrics, broker.coordinator
     metrics.requests.pending_bytes.set(broker.front_store.pending_bytes)
+    metrics.requests.front_store_limit_bytes.set(broker.front_store.limit_bytes)
     metrics.requests.recent_bytes.set(broker.front_store.recent_bytes)
     metrics.requests.read_bytes.set(broker.read_budget.held_bytes)
+    metrics.requests.storage_quota_used.clear()
+    for topics, ratio in broker.quotas.storage_used_ratios().items():
+        metrics.requests.storage_quota_used.labels(topics).set(ratio)
+    metrics.cluster.ready.set(broker.readiness.ready)
     metrics.cluster.leads.set(coordinator.leads())
-    metrics.cluster.in_touch.set(coordinator.in_touch())
+    metrics.cluster.see_touch(coordinator.in_touch())
     metrics.cluster.brokers.set(len(coordinator.brokers()))
     metrics.cluster.segments_owned.set(broker.drainer.segments_owned)
     metrics.upkeep.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)

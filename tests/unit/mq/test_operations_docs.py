@@ -8,6 +8,7 @@ from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from mq.metrics.metrics import Metrics
 from mq.metrics.topic_families import SERIES
+from mq.process.process_collector import BrokerProcessCollector
 from mq.process.store_collector import StoreCollector
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")
@@ -16,6 +17,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf
 def test_the_metrics_of_a_broker_are_those_of_the_page() -> None:
     metrics = Metrics()
     metrics.registry.register(StoreCollector(StoreMetrics(), StoreHealth(ManualClock())))
+    metrics.registry.register(BrokerProcessCollector(lambda: {"clients": 1}, lambda: 0.0, 1))
     known = set(re.findall(r"^# TYPE (\w+)", b"".join(metrics.pieces()).decode(), re.MULTILINE))
     named = {name.removesuffix("_bucket") for name in re.findall(r"braidmq_[a-z_]+", DOCUMENT)}
     assert {"braidmq_in_touch", "braidmq_store_calls_total"} <= known

@@ -1,17 +1,11 @@
 """The lag of groups in the metrics of their coordinator."""
 
 import asyncio
-import re
-from pathlib import Path
 
 from mq.groups.lag_watch import LagWatch
 from tests.support.broker.group_requests import G, T, claim, decide, publish
 from tests.support.broker.http_broker import HttpBroker
 from tests.support.metric_rules import problems
-
-OPERATIONS = (Path(__file__).parents[4] / "docs" / "operations.md").read_text("utf-8")
-WORDS_OF_PROMETHEUS = {"max", "sum", "by", "delta", "increase", "and", "unless"}
-WORD = re.compile(r"[a-z_]+")
 
 
 def watch_of(broker: HttpBroker) -> LagWatch:
@@ -56,25 +50,3 @@ async def test_nothing_is_measured_until_somebody_asks(memory_broker: HttpBroker
     assert not memory_broker.broker.metrics.groups.was_asked
     await memory_broker.client.get("/metrics")
     assert memory_broker.broker.metrics.groups.was_asked
-
-
-async def test_alerts_of_the_page_name_what_a_broker_tells(memory_broker: HttpBroker) -> None:
-    section = OPERATIONS.partition("### Alerts on groups\n")[2].partition("\n### ")[0]
-    rules = re.findall(r"^ +expr: (.+)$", section, re.MULTILINE)
-    assert len(rules) == section.count("- alert: ") == 5
-    await memory_broker.client.put(T)
-    await memory_broker.client.put(G)
-    await watch_of(memory_broker).look()
-    text = (await memory_broker.client.get("/metrics")).text
-    labels = {
-        name: set(re.findall(r'(\w+)="', each)) for name, each in re.findall(r"^(\w+){(.*)} ", text, re.MULTILINE)
-    }
-    for rule in rules:
-        words = WORD.findall(re.sub(r"\[\d+m\]", "", rule))
-        metrics = {word for word in words if word.startswith("braidmq_")}
-        grouped = {name for each in re.findall(r"by \(([^)]*)\)", rule) for name in each.split(", ")}
-        assert metrics and grouped
-        assert set(words) <= metrics | grouped | WORDS_OF_PROMETHEUS
-        assert all(grouped <= labels[metric] for metric in metrics)
-        assert rule.count("(") == rule.count(")")
-    assert set(re.findall(r"\$labels\.(\w+)", section)) == {"group", "topic"}

@@ -66,11 +66,13 @@ async def test_what_comes_meanwhile_is_stored_next_and_not_taken_for_stored() ->
 
 async def test_a_store_that_fails_is_told_to_those_whose_records_it_had() -> None:
     store = SteeredStore()
-    trail = AuditTrail(ManualClock(), store.store)
+    failed: list[int] = []
+    trail = AuditTrail(ManualClock(), store.store, failed.append)
     store.error = StoreError("no room")
     store.may_store.set()
     with pytest.raises(AuditFailed, match="no room"):
         await trail.record(CHANGE)
+    assert failed == [1]
     store.error = None
     await trail.record(CHANGE)
 

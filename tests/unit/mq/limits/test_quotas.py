@@ -1,5 +1,6 @@
 """Quotas of principals, by a clock that only the test moves."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from filer.errors import InvalidInput
 from mq.base.errors import QuotaExceeded
 from mq.limits.quotas import MOST_SHARES, Quotas, Share
 from mq.security.caller import Seat
+from mq.security.grants import Pattern
 from mq.security.needs import Need
 from mq.security.policy.document import Policy, parse_policy, parse_stored_policy
 
@@ -194,3 +196,23 @@ def test_what_a_newer_version_wrote_counts_as_far_as_it_is_safe() -> None:
     assert found.unknown == ("grants.only_from", "quotas.dreams", "revoked_tokens.why", "rooms")
     with pytest.raises(InvalidInput):
         parse_policy(document)
+
+
+async def test_the_storage_of_the_least_quota_is_told() -> None:
+    """Whoever asks has it measured for the next time."""
+    stored = {"orders-*": 90, "birds": 10}
+
+    async def measure(topics: Pattern) -> int:
+        return stored[str(topics)]
+
+    quotas = [
+        {"principal": principal, "storage_bytes": most, "storage_topics": topics}
+        for principal, most, topics in (("a", 1000, "orders-*"), ("b", 100, "orders-*"), ("c", 20, "birds"))
+    ]
+    policy = parse_policy({"quotas": [*quotas, {"principal": "d", "streams": 1}]})
+    told = Quotas(lambda: policy, lambda: 100.0, measure)
+    assert told.storage_used_ratios() == {"orders-*": 0.0, "birds": 0.0}
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert told.storage_used_ratios() == {"orders-*": 0.9, "birds": 0.5}
+    assert Quotas(lambda: None, lambda: 0.0).storage_used_ratios() == {}

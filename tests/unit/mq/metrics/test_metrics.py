@@ -33,3 +33,11 @@ def test_come_in_pieces_that_are_short() -> None:
     families = [family.name for piece in pieces for family in text_string_to_metric_families(piece.decode())]
     assert len(families) == len(set(families))
     assert {"braidmq_build_info", "braidmq_streams"} <= set(families)
+
+
+def test_each_time_that_touch_is_lost_counts_once() -> None:
+    cluster = Metrics().cluster
+    for in_touch in (False, True, True, False, False, True, False):
+        cluster.see_touch(in_touch)
+    (family,) = cluster.lost_touch.collect()
+    assert [sample.value for sample in family.samples if sample.name == "braidmq_lost_touch_total"] == [2]

@@ -7,6 +7,7 @@ from filer.clock import ManualClock
 from filer.stores.decorators.store_health import StoreHealth
 from filer.stores.decorators.store_metrics import StoreMetrics
 from mq.metrics.metrics import Metrics
+from mq.process.process_collector import BrokerProcessCollector
 from mq.process.store_collector import StoreCollector
 from tests.support.metric_rules import problems
 
@@ -17,6 +18,7 @@ def text() -> str:
     metrics = Metrics()
     metrics.topics.of("t").open()
     metrics.registry.register(StoreCollector(StoreMetrics(), StoreHealth(ManualClock())))
+    metrics.registry.register(BrokerProcessCollector(lambda: {"clients": 1}, lambda: 0.0, 1))
     ProcessCollector(registry=metrics.registry)
     return b"".join(metrics.pieces()).decode()
 

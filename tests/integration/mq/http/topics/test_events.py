@@ -45,6 +45,7 @@ async def test_a_bulk_load(client: httpx.AsyncClient, caplog: pytest.LogCaptureF
         load = await reserve(client, "t", 1, "history")
     files = load.files(numbered(0, 100))
     assert (await commit(client, load, files)).status_code == 422
+    assert 'braidmq_load_commits_failed_total{reason="refused"} 1.0' in (await client.get("/metrics")).text
     await put_files(client, load, files)
     for _ in range(2):
         (await commit(client, load, files)).raise_for_status()
