@@ -5,7 +5,7 @@ settings of brokers.
     python tools/helm_schema.py --check    # exit with 1 if the file is not what this program makes
 
 The types follow from the defaults. What more there is to say of a value is in the tables below. A name that is not in
-`values.yaml`, or is no setting, is refused. `tests/integration/helm/test_schema.py` compares the file.
+`values.yaml`, or is no setting, is refused. `tests/integration/helm/test_chart.py` compares the file.
 """
 
 import argparse
@@ -47,11 +47,15 @@ _PATTERNS: Mapping[str, str] = {
     "store.endpoint": "^(https?://\\S+)?$",
     "auth.oidc.issuer": "^(https://\\S+)?$",
     "autoscaling.keda.prometheusUrl": "^(https?://\\S+)?$",
+    "monitoring.rules.runbookUrl": "^(https?://\\S+)?$",
+    "tracing.endpoint": "^(https?://\\S+)?$",
+    "tracing.ratio": "^(0(\\.[0-9]+)?|1(\\.0+)?)$",
     "zookeeper.external": "^([^\\s,:/]+:[0-9]+(,[^\\s,:/]+:[0-9]+)*)?$",
 }
 _MINIMA: Mapping[str, int] = {"autoscaling.scaleDownSeconds": 0, "podDisruptionBudget.maxUnavailable": 0}
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 _SELECTED = {
+    "alertLabels",
     *("labels", "annotations", "commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "nodeSelector"),
 }
 """Kubernetes' own: names with texts."""
@@ -69,12 +73,24 @@ _JOB = {
         "resources": {"type": "object"},
     },
 }
+_ALERT = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "enabled": {"type": "boolean"},
+        "threshold": {"type": ["number", "string"], "minimum": 0, "pattern": "^[0-9]+(\\.[0-9]+)?$"},
+        "for": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"},
+        "labels": _TEXTS,
+    },
+}
 _PATCHED = (
     *("admin", "certificate", "config", "cronjob", "deployment", "hpa", "httproute", "ingress", "networkpolicy", "pdb"),
     *(
+        "dashboard",
         "peerKeys",
         "peerTls",
         "peers",
+        "prometheusrule",
         "scaledobject",
         "service",
         "serviceaccount",
@@ -90,9 +106,24 @@ _GIVEN_BY_THE_CHART = {
     *("zookeeper", "zookeeper_auth", "zookeeper_tls", "zookeeper_ca", "zookeeper_cert", "zookeeper_key"),
     *("tls_cert", "tls_key", "tls_client_ca", "tls_ca", "peer_keys", "token_keys", "static_tokens", "oidc_issuer"),
     *("peer_host", "peer_port", "peer_advertise", "peer_tls_cert", "peer_tls_key", "peer_tls_ca"),
-    *("oidc_audience", "drain_timeout", "log_format", "s3_endpoint", "s3_region", "s3_addressing", "allowed_hosts"),
+    *(
+        "oidc_audience",
+        "tracing",
+        "drain_timeout",
+        "log_format",
+        "s3_endpoint",
+        "s3_region",
+        "s3_addressing",
+        "allowed_hosts",
+    ),
 }
 """Settings that other values stand for, or that make no sense in a pod."""
+
+
+def alerts() -> list[str]:
+    """The names of the alerts."""
+    groups = yaml.safe_load((CHART / "rules" / "braidmq.yaml").read_text())["groups"]
+    return [rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule]
 
 
 def schema() -> dict[str, Any]:
@@ -109,6 +140,7 @@ def schema() -> dict[str, Any]:
     )
     properties["patches"] = _closed({name: {"type": "object"} for name in _PATCHED})
     properties["jobs"]["properties"]["pipeline"]["items"] = _JOB
+    properties["monitoring"]["properties"]["rules"]["properties"]["alerts"] = _closed(dict.fromkeys(alerts(), _ALERT))
     # Helm's own, where the chart is part of another one.
     properties["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **made}

@@ -21,6 +21,9 @@
 {{- if and .Values.autoscaling.keda.enabled (not .Values.autoscaling.keda.prometheusUrl) -}}
 {{- fail "autoscaling.keda.prometheusUrl has to be given: KEDA asks Prometheus there" -}}
 {{- end -}}
+{{- if and .Values.tracing.enabled (not .Values.tracing.endpoint) -}}
+{{- fail "tracing.endpoint has to be given: the collector is there" -}}
+{{- end -}}
 {{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
 {{- end -}}

@@ -17,7 +17,7 @@ from tests.support.kube.chart import CASES, CHART, GIVEN, ROOT, helm, manifests,
 
 by_case = pytest.mark.parametrize("values", CASES, ids=[each.stem.removesuffix("-values") for each in CASES])
 # Of others' projects: Kubernetes itself does not know them.
-OF_OTHERS = {"Certificate", "HTTPRoute", "ScaledObject", "ServiceMonitor"}
+OF_OTHERS = {"Certificate", "HTTPRoute", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
 # What is drawn at random where Helm cannot look.
 DRAWN = re.compile(r"-----BEGIN[^-]*-----[^-]*-----END[^-]*-----|braidmq_\w{43}|[0-9a-f]{64}|key-\w{12}|braidmq:\w{48}")
 

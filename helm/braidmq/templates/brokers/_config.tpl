@@ -33,6 +33,7 @@
 {{- $_ := set $settings "zookeeper_tls" true -}}
 {{- if $v.zookeeper.tls.existingSecret }}{{ $_ := set $settings "zookeeper_ca" "/etc/braidmq/zookeeper-tls/ca.crt" }}{{ end -}}
 {{- end -}}
+{{- if $v.tracing.enabled }}{{ $_ := set $settings "tracing" "otlp" }}{{ end -}}
 {{- range $name, $value := merge (deepCopy $v.config) $settings }}
 {{ $name }} = {{ $value | toRawJson }}
 {{- end -}}
