@@ -20,6 +20,10 @@ COMMANDS: dict[str, Place | Group] = {
             ),
         },
     ),
+    "healthcheck": Place(
+        "mq.cli.server.healthcheck:healthcheck",
+        "Ask the broker that runs here with the same options as `mq serve` whether it is alive.",
+    ),
     "publish": Place(
         "mq.cli.publishing.publish:publish", "Publish messages: arguments, lines of stdin, or files row by row."
     ),
@@ -230,5 +234,5 @@ COMMANDS: dict[str, Place | Group] = {
     "pipeline": Place("mq.cli.pipeline:app", "Run jobs on a topic's files, on Spark."),
 }
 """In the order of the help. A test compares the summaries with the commands."""
-TALK_TO_NONE = frozenset({"serve", "local", "config", "peer-keys", CONTEXT})
+TALK_TO_NONE = frozenset({"serve", "local", "config", "healthcheck", "peer-keys", CONTEXT})
 """Commands that no context concerns: they ask no broker."""

@@ -1,4 +1,4 @@
-"""One option for each setting of a broker, for the commands that read settings: `mq serve` and `mq config show`."""
+"""One option for each setting of a broker, for the commands that read settings: serve, config show, healthcheck."""
 
 import inspect
 import tomllib

@@ -35,6 +35,7 @@ CASES: dict[str, set[str]] = {
     "topic --help": {"pydantic", *RICH},
     "serve --help": {"pydantic", *RICH},
     "config show": {"pydantic"},
+    "healthcheck --port 9": {"pydantic"},
     "publish --help": {*CLIENT, *RICH},
     "subscribe --help": {*CLIENT, *RICH},
     "local --help": {*CLIENT, *RICH, *VERSION},
