@@ -81,6 +81,11 @@ class Pods:
         """A pod that runs to its end."""
         return Pod(self._world, one(self._found, "Pod", name)["spec"], name, next(self._addresses))
 
+    def job(self, name: str) -> Pod:
+        """A pod of a CronJob, which runs to its end."""
+        template = one(self._found, "CronJob", name)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        return Pod(self._world, template, name, next(self._addresses))
+
     def _new_broker(self) -> Pod:
         template = one(self._found, "Deployment", self._name)["spec"]["template"]["spec"]
         return Pod(self._world, template, f"{self._name}-{next(self._numbers)}", next(self._addresses))
