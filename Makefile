@@ -39,7 +39,7 @@ help:
 	@echo "make locks      write locks/ anew, after a change in constraints.txt or pyproject.toml"
 	@echo "make sbom       what the image has, as CycloneDX, in sbom.json"
 	@echo "make audit      known vulnerabilities of what is installed, as far as a registry tells"
-	@echo "make image-test  build the image and run it without rights: needs root, buildah, runc and debootstrap (ARGS='--base IMAGE')"
+	@echo "make image-test  build both images and run them without rights: needs root, buildah, runc and debootstrap (ARGS='--base IMAGE')"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench-peers  beside Kafka and NATS, as far as Java 17, Maven and Go are there (ARGS='--only CASE --seconds 1')"

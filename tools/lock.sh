@@ -13,8 +13,9 @@ lock() {
     "$tool/bin/uv" pip compile --quiet --no-header --no-annotate --generate-hashes --python-version 3.11 \
         --constraint constraints.txt --output-file "locks/$name.txt" "$@"
 }
-# The first two build the project itself.
+# The first three build the project itself. `server` and `spark` are what the images have.
 printf 'hatchling\neditables\n' | lock server --extra server --extra otel pyproject.toml -
+printf 'hatchling\neditables\n' | lock spark --extra server --extra otel --extra spark --extra iceberg pyproject.toml -
 printf 'hatchling\neditables\n' | lock all --all-extras pyproject.toml -
 printf 'pip-audit\ncyclonedx-bom\n' | lock supply -
 # A package that brings the programs `helm` and `kubectl` as they are released. Nothing of what it needs itself is used.

@@ -1,1 +1,1 @@
-"""The image, built from the Dockerfile and run without a container engine: `make image-test`."""
+"""The images, built from the Dockerfile and run without a container engine: `make image-test`."""

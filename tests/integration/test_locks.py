@@ -27,7 +27,14 @@ def constraints() -> dict[str, str]:
     return {canonicalize_name(package): version for package, _, version in lines}
 
 
-@pytest.mark.parametrize(("name", "extras"), [("server", ["server", "otel"]), ("all", list(EXTRAS))])
+@pytest.mark.parametrize(
+    ("name", "extras"),
+    [
+        ("server", ["server", "otel"]),
+        ("spark", ["server", "otel", "spark", "iceberg"]),
+        ("all", list(EXTRAS)),
+    ],
+)
 def test_a_lock_has_all_that_is_needed_in_the_version_that_is_pinned(name: str, extras: list[str]) -> None:
     locked, pinned = pins(name), constraints()
     needed = [Requirement(each) for each in (*PROJECT["dependencies"], *(one for e in extras for one in EXTRAS[e]))]
@@ -36,6 +43,11 @@ def test_a_lock_has_all_that_is_needed_in_the_version_that_is_pinned(name: str, 
             assert each.specifier.contains(locked[canonicalize_name(each.name)]), str(each)
     assert {package: pinned[package] for package in locked if package in pinned}.items() <= locked.items()
     assert {"hatchling", "editables"} <= locked.keys()
+
+
+def test_the_image_of_jobs_has_all_that_the_one_of_brokers_has() -> None:
+    """Its packages are laid over those."""
+    assert pins("server").items() <= pins("spark").items()
 
 
 def test_locks_name_no_host() -> None:
