@@ -1,9 +1,11 @@
 import atexit
+import faulthandler
 import gc
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from mq.process.garbage import spare_what_is_loaded
@@ -44,6 +46,11 @@ def pytest_collection() -> Generator[None, object, object]:
         collected = yield
     spare_what_is_loaded()
     return collected
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have a crash tell where it was, and not where a hundred other threads wait, behind which it would be lost."""
+    faulthandler.enable(file=session.config.stash[fault_handler_stderr_fd_key], all_threads=False)
 
 
 @pytest.fixture(scope="session")
