@@ -45,8 +45,10 @@ def connection_error(failure: httpx.HTTPError | ssl.SSLError, url: httpx.URL, *,
 
 
 def _innermost(failure: BaseException) -> BaseException:
-    while (deeper := failure.__cause__ or failure.__context__) is not None:
-        failure = deeper
+    """What came first. What TLS says each time that it waits is no failure: it comes before whatever ends the wait."""
+    deeper = failure.__cause__ or failure.__context__
+    while deeper is not None and not isinstance(deeper, ssl.SSLWantReadError | ssl.SSLWantWriteError):
+        failure, deeper = deeper, deeper.__cause__ or deeper.__context__
     return failure
 
 
