@@ -36,4 +36,11 @@
 {{- if and .Values.zookeeper.tls.enabled (not .Values.zookeeper.external) -}}
 {{- fail "zookeeper.tls is for zookeeper.external: the chart's own is reached by brokers alone, which networkPolicy sees to" -}}
 {{- end -}}
+{{- if not .Values.zookeeper.external -}}
+{{- $name := include "braidmq.zookeeper" . -}}
+{{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- if and $there (ne (not (empty $there.spec.volumeClaimTemplates)) .Values.zookeeper.persistence.enabled) -}}
+{{- fail (printf "zookeeper.persistence.enabled: Kubernetes does not change the volumes of a StatefulSet. Delete it, and upgrade again: kubectl --namespace %s delete statefulset %s" .Release.Namespace $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
