@@ -23,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	locks sbom audit image-test chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	locks sbom audit image-test kube chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -40,6 +40,7 @@ help:
 	@echo "make sbom       what the image has, as CycloneDX, in sbom.json"
 	@echo "make audit      known vulnerabilities of what is installed, as far as a registry tells"
 	@echo "make image-test  build both images and run them without rights: needs root, buildah, runc and debootstrap (ARGS='--base IMAGE')"
+	@echo "make kube       install the chart on a real Kubernetes control plane: needs Go, builds Kubernetes once (ARGS='-k drain')"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make bench-peers  beside Kafka and NATS, as far as Java 17, Maven and Go are there (ARGS='--only CASE --seconds 1')"
@@ -149,6 +150,10 @@ audit: $(VENV)/.supply
 
 image-test: $(VENV)/.all
 	$(BIN)/python -m tests.image $(ARGS)
+
+# The first time it builds Kubernetes into the user's cache folder (tests/kube/building/build.py).
+kube: $(VENV)/.all $(VENV)/bin/helm
+	$(BIN)/python -m tests.kube.control_plane $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

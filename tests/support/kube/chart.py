@@ -22,11 +22,11 @@ GIVEN = ("store.url=s3://messages/here",)
 Manifest = Mapping[str, Any]
 
 
-def helm(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run Helm, with folders of its own and no cluster."""
+def helm(*arguments: str | Path, kubeconfig: str | Path = os.devnull) -> "subprocess.CompletedProcess[str]":
+    """Run Helm with folders of its own, and with no cluster unless one is given."""
     with tempfile.TemporaryDirectory(prefix="braidmq-helm-") as home:
         own = {f"HELM_{name}_HOME": home for name in ("CACHE", "CONFIG", "DATA")}
-        environment = {"PATH": os.environ["PATH"], "HOME": home, "KUBECONFIG": os.devnull, **own}
+        environment = {"PATH": os.environ["PATH"], "HOME": home, "KUBECONFIG": str(kubeconfig), **own}
         return subprocess.run([HELM, *arguments], env=environment, capture_output=True, text=True)
 
 

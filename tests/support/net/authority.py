@@ -13,6 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _PEM = serialization.Encoding.PEM
 DAY = timedelta(days=1)
+ORGANIZATION = "Braid, tests"
 SERVER, CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
@@ -45,6 +46,7 @@ class Authority:
         until: timedelta = DAY,
         purposes: tuple[x509.ObjectIdentifier, ...] = (SERVER, CLIENT),
         passphrase: bytes | None = None,
+        organization: str = ORGANIZATION,
     ) -> Identity:
         """A new key, and a certificate for it, by default for this machine. Times count from now."""
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
@@ -52,18 +54,21 @@ class Authority:
         names = [_alternative(each) for each in alternatives or ("127.0.0.1", "localhost")]
         certificate = (
             x509.CertificateBuilder(
-                self._name, _named(name), key.public_key(), 1000 + self._signed, now + since, now + until
+                self._name, _named(name, organization), key.public_key(), 1000 + self._signed, now + since, now + until
             )
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        made = Identity(self.folder / f"{name}-{self._signed}.pem", self.folder / f"{name}-{self._signed}.key")
+        file = f"{name.replace(':', '-')}-{self._signed}"
+        made = Identity(self.folder / f"{file}.pem", self.folder / f"{file}.key")
         made.cert.write_bytes(certificate.public_bytes(_PEM))
-        how = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
-        made.key.touch(mode=0o600)
-        made.key.write_bytes(key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how))
+        _write_key(key, made.key, passphrase)
         return made
+
+    def write_key(self, path: Path) -> None:
+        """Its own key, for a program that signs by itself."""
+        _write_key(self._key, path)
 
     def client(self, identity: Identity | None = None) -> ssl.SSLContext:
         """For clients that trust it, and show that certificate."""
@@ -73,10 +78,16 @@ class Authority:
         return context
 
 
-def _named(name: str) -> x509.Name:
+def _named(name: str, organization: str = ORGANIZATION) -> x509.Name:
     return x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Braid, tests"), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization), x509.NameAttribute(NameOID.COMMON_NAME, name)]
     )
+
+
+def _write_key(key: ec.EllipticCurvePrivateKey, path: Path, passphrase: bytes | None = None) -> None:
+    how = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+    path.touch(mode=0o600)
+    path.write_bytes(key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how))
 
 
 def _alternative(text: str) -> x509.GeneralName:

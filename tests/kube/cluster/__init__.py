@@ -1,0 +1,1 @@
+"""A Kubernetes of processes of this machine, and how it is asked. Begin with `control_plane.py`."""

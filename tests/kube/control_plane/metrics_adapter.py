@@ -1,0 +1,112 @@
+"""Gives HorizontalPodAutoscalers an external metric, as prometheus-adapter does, of values that a test sets."""
+
+import json
+import re
+import ssl
+import threading
+from base64 import b64encode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from tests.kube.cluster.api import Api
+from tests.support.net.authority import Authority
+
+GROUP = "external.metrics.k8s.io"
+_NAMESPACE, _SERVICE = "default", "metrics-adapter"
+_BASE = f"/apis/{GROUP}/v1beta1"
+_REGISTERED, _API = "/apis/apiregistration.k8s.io/v1/apiservices", f"v1beta1.{GROUP}"
+
+
+class MetricsAdapter:
+    """Serves `values`, by namespace, and remembers in `asked` the selectors with which each namespace was asked."""
+
+    def __init__(self, authority: Authority) -> None:
+        self.values: dict[str, int] = {}
+        self.asked: dict[str, set[str]] = {}
+        self._authority = authority
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*authority.sign("metrics-adapter", f"{_SERVICE}.{_NAMESPACE}.svc"))
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def register(self, api: Api) -> None:
+        """Have the API server ask it for external metrics."""
+        port = self._server.server_port
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": _SERVICE},
+            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
+        }
+        api.apply(f"/api/v1/namespaces/{_NAMESPACE}/services/{_SERVICE}", service)
+        spec = {
+            "group": GROUP,
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "caBundle": b64encode(self._authority.ca.read_bytes()).decode(),
+            "service": {"name": _SERVICE, "namespace": _NAMESPACE, "port": port},
+        }
+        registered = {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": _API},
+            "spec": spec,
+        }
+        api.apply(f"{_REGISTERED}/{_API}", registered)
+
+    @staticmethod
+    def unregister(api: Api) -> None:
+        """Have it ask nobody: whoever looks what the API server has would wait for an adapter that is gone."""
+        api.delete(f"{_REGISTERED}/{_API}")
+
+    def answer(self, target: str) -> dict[str, Any] | None:
+        """To `/apis/external.metrics.k8s.io/v1beta1`, or below it to `/namespaces/NAMESPACE/METRIC?labelSelector=…`.
+
+        None for other paths. Without a value the list is empty, as where Prometheus has no such metric.
+        """
+        asked = urlsplit(target)
+        if asked.path.rstrip("/") == _BASE:
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/v1beta1", "resources": []}
+        found = re.fullmatch(rf"{_BASE}/namespaces/([^/]+)/([^/]+)", asked.path)
+        if found is None:
+            return None
+        namespace, metric = found.groups()
+        (selector,) = parse_qs(asked.query)["labelSelector"]
+        self.asked.setdefault(namespace, set()).add(f"{metric}{{{selector}}}")
+        labels = dict(each.split("=") for each in selector.split(","))
+        # Of the namespace that the labels name: where the metric comes from, whoever asks.
+        value = self.values.get(labels["namespace"])
+        item = {"metricName": metric, "metricLabels": labels, "timestamp": "2026-01-01T00:00:00Z", "value": str(value)}
+        items = [] if value is None else [item]
+        return {"kind": "ExternalMetricValueList", "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}
+
+    def _handler(adapter) -> type[BaseHTTPRequestHandler]:  # noqa: N805
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                answer = adapter.answer(self.path)
+                body = json.dumps(answer).encode()
+                self.send_response(404 if answer is None else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        return Handler
