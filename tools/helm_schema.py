@@ -1,8 +1,8 @@
 """Generate the schema of the chart's values, `helm/braidmq/values.schema.json`, from `values.yaml` and the
 settings of brokers.
 
-    python tools/helm_schema.py            # write it
-    python tools/helm_schema.py --check    # exit with 1 if the file is not what this program makes
+    python -m tools.helm_schema            # write it
+    python -m tools.helm_schema --check    # exit with 1 if the file is not what this program makes
 
 The types follow from the defaults. What more there is to say of a value is in the tables below. A name that is not in
 `values.yaml`, or is no setting, is refused. `tests/integration/helm/test_chart.py` compares the file.
@@ -10,6 +10,7 @@ The types follow from the defaults. What more there is to say of a value is in t
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import yaml
 
 from mq.base.settings import BrokerSettings
+from tools.helm_names import with_names
 
 CHART = Path(__file__).resolve().parent.parent / "helm" / "braidmq"
 TARGET = CHART / "values.schema.json"
@@ -120,6 +122,9 @@ _GIVEN_BY_THE_CHART = {
 """Settings that other values stand for, or that make no sense in a pod."""
 
 
+_NAMES = "propertyNames"
+
+
 def alerts() -> list[str]:
     """The names of the alerts."""
     groups = yaml.safe_load((CHART / "rules" / "braidmq.yaml").read_text())["groups"]
@@ -143,7 +148,7 @@ def schema() -> dict[str, Any]:
     properties["monitoring"]["properties"]["rules"]["properties"]["alerts"] = _closed(dict.fromkeys(alerts(), _ALERT))
     # Helm's own, where the chart is part of another one.
     properties["global"] = {"type": "object"}
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **made}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **with_names(made)}
 
 
 def _of(value: Any, path: str) -> dict[str, Any]:
@@ -175,15 +180,32 @@ def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
 
 
+def to_text(value: Mapping[str, Any]) -> str:
+    """The schema as the file has it: a line for each part, but a single one for what is asked of an object's names."""
+    made: list[str] = []
+
+    def with_marks(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        found = {name: with_marks(below) for name, below in part.items() if name != _NAMES}
+        if _NAMES in part:
+            made.append(json.dumps(part[_NAMES]))
+            found[_NAMES] = f"{_NAMES} {len(made) - 1}"
+        return found
+
+    text = json.dumps(with_marks(value), indent=1) + "\n"
+    return re.sub(rf'"{_NAMES} (\d+)"', lambda mark: made[int(mark[1])], text)
+
+
 def main() -> None:
     """Exits with 1 if the file differs and is only to be checked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file differs")
-    text = json.dumps(schema(), indent=1) + "\n"
+    text = to_text(schema())
     if not parser.parse_args().check:
         TARGET.write_text(text)
     elif TARGET.read_text() != text:
-        sys.exit(f"{TARGET.name} is not what values.yaml and the settings make: python tools/helm_schema.py")
+        sys.exit(f"{TARGET.name} is not what values.yaml and the settings make: python -m tools.helm_schema")
 
 
 if __name__ == "__main__":

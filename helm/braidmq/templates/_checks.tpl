@@ -3,6 +3,9 @@
 {{- if not .Values.store.url -}}
 {{- fail "store.url has to be given, such as --set store.url=s3://bucket/prefix: messages are kept there" -}}
 {{- end -}}
+{{- if and .Values.store.existingClaim (not (hasPrefix "file:///store/" .Values.store.url)) -}}
+{{- fail (printf "store.url has to be file:///store/FOLDER beside store.existingClaim, not %s: the volume is mounted at /store" .Values.store.url) -}}
+{{- end -}}
 {{- if and (eq .Values.auth.authorizer "tokens") (not (include "braidmq.hasAdmin" .)) (not .Values.auth.tokenKeys.existingSecret) (not .Values.auth.tokenKeys.existingConfigMap) (not .Values.auth.oidc.issuer) -}}
 {{- fail "auth: nobody could have a token: set auth.admin.enabled, auth.tokenKeys or auth.oidc.issuer" -}}
 {{- end -}}

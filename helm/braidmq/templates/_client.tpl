@@ -14,6 +14,9 @@
 {{- end -}}
 {{- define "braidmq.client.mounts" -}}
 - {name: scratch, mountPath: /tmp}
+{{- if .Values.store.existingClaim }}
+- {name: store, mountPath: /store}
+{{- end }}
 {{- if .Values.tls.enabled }}
 - {name: client, mountPath: /etc/braidmq/client, readOnly: true}
 {{- if .Values.tls.clientCaSecret }}
@@ -26,6 +29,9 @@
 {{- end -}}
 {{- define "braidmq.client.volumes" -}}
 - {name: scratch, emptyDir: {}}
+{{- with .Values.store.existingClaim }}
+- {name: store, persistentVolumeClaim: {claimName: {{ . | quote }}}}
+{{- end }}
 {{- if .Values.tls.enabled }}
 - {name: client, secret: {secretName: {{ include "braidmq.tlsSecret" . | quote }}, items: [{key: ca.crt, path: ca.crt}]}}
 {{- if .Values.tls.clientCaSecret }}

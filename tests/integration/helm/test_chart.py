@@ -1,7 +1,9 @@
 """The chart: Helm and Kubernetes take it, it refuses what is wrong by name, and what it installs is safe."""
 
+import functools
 import hashlib
 import json
+import operator
 import re
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from mq.base.read_settings import read_settings
-from tests.support.kube.chart import CASES, CHART, GIVEN, ROOT, helm, manifests, one, pods, rendered
+from tests.support.kube.chart import CASES, CHART, GIVEN, ROOT, Manifest, helm, manifests, one, pods, rendered
+from tools.helm_names import MEANT, nearly
 
 by_case = pytest.mark.parametrize("values", CASES, ids=[each.stem.removesuffix("-values") for each in CASES])
 # Of others' projects: Kubernetes itself does not know them.
@@ -54,6 +58,7 @@ def test_kubernetes_takes_it(kube_version: str) -> None:
         ("auth.authorizer=token", "value must be one of 'tokens', 'any'"),
         ("auth.oidc.issuer=http://id.example.org", "at '/auth/oidc/issuer'"),
         ("jobs.pipeline[0].name=x", "missing properties 'schedule', 'args'"),
+        ("store.existingClaim=messages", "store.url has to be file:///store/FOLDER beside store.existingClaim"),
         ("store.url=", "store.url has to be given, such as --set store.url=s3://bucket/prefix"),
         ("auth.admin.enabled=false", "auth: nobody could have a token"),
         ("tls.clientCaSecret=ca", "tls.clientCertSecret has to be given beside tls.clientCaSecret"),
@@ -68,6 +73,50 @@ def test_kubernetes_takes_it(kube_version: str) -> None:
 def test_what_is_wrong_is_refused_by_name(given: str, words: str) -> None:
     done = rendered(given=(*GIVEN, given))
     assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "right"),
+    [
+        ("store.ulr=s3://b", "'ulr'", "'store.url'"),
+        ("replica=2", "'replica'", "'replicas'"),
+        ("replicaCount=2", "'replicaCount'", "'replicas'"),
+        ("podLables.a=b", "'podLables'", "'podLabels'"),
+        ("tls.enable=true", "'enable'", "'tls.enabled'"),
+        ("tls.existing_secret=x", "'existing_secret'", "'tls.existingSecret'"),
+        ("zookeeper.image.tga=3", "'tga'", "'zookeeper.image.tag'"),
+        ("config.front_store_byte=1GiB", "'front_store_byte'", "'config.front_store_bytes'"),
+        ("config.store=s3://b/p", "'store'", "'store.url'"),
+        ("config.drain_timeout=9", "'drain_timeout'", "'drainSeconds'"),
+        ("patches.deploymnt.spec=null", "'deploymnt'", "'patches.deployment'"),
+        ("jobs.pipeline[0].nmae=x", "'nmae'", "'jobs.pipeline[].name'"),
+        ("service.xyz=1", "'xyz'", "one of 'service.type', 'service.port', 'service.annotations'"),
+    ],
+)
+def test_a_misspelt_value_is_told_what_it_was_meant_to_be(given: str, wrong: str, right: str) -> None:
+    done = rendered(given=(*GIVEN, given))
+    assert done.returncode == 1
+    assert re.search(rf"invalid propertyName {wrong}\n *- at '': value must be {re.escape(right)}\n", done.stderr), (
+        done.stderr
+    )
+
+
+def test_every_name_that_is_meant_is_one_of_the_values() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for path, meant in MEANT.items():
+        for other, right in meant.items():
+            functools.reduce(operator.getitem, right.split("."), values)
+            assert other not in (values[path] if path else values), other
+
+
+@pytest.mark.parametrize(
+    ("name", "misspelt"),
+    [("url", "urls ulr ur uri curl"), ("replicas", "replica repilcas replicass Replicas"), ("tag", "tga tags")],
+)
+def test_what_is_nearly_a_name(name: str, misspelt: str) -> None:
+    pattern = re.compile(nearly(name))
+    assert [each for each in misspelt.split() if not pattern.search(each)] == []
+    assert not any(pattern.search(each) for each in ("image", "region", "store", "u", "persistence"))
 
 
 def test_the_schema_is_that_of_the_values_and_the_settings() -> None:
@@ -134,6 +183,19 @@ def test_brokers_are_replaced_without_being_missed() -> None:
     assert checksums[0] != checksums[1], "a change of settings rolls the brokers"
     more = one(manifests(given=(*GIVEN, "replicas=5")), "Deployment", "queue-braidmq")["spec"]
     assert more["template"]["metadata"]["annotations"]["checksum/config"] == checksums[0], "and nothing else does"
+
+
+def test_a_volume_of_messages_is_where_brokers_and_jobs_and_the_test_look() -> None:
+    found = manifests(values=CHART / "ci" / "claim-values.yaml")
+    reached = {name for name, pod in pods(found) if _mounts(pod) == {"store": "/store"}}
+    assert reached == {"Deployment queue-braidmq", "CronJob queue-braidmq-compact-orders", "Pod queue-braidmq-test"}
+
+
+def _mounts(pod: Manifest) -> dict[str, str]:
+    """Of a pod's claims where they are mounted."""
+    claims = {each["name"] for each in pod["volumes"] if "persistentVolumeClaim" in each}
+    (container,) = pod["containers"]
+    return {each["name"]: each["mountPath"] for each in container["volumeMounts"] if each["name"] in claims}
 
 
 def test_a_patch_changes_any_resource() -> None:
