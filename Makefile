@@ -23,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	locks sbom audit image-test kube chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	locks sbom audit helm-docs helm-unittest image-test kube chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -43,6 +43,7 @@ help:
 	@echo "make kube       install the chart on a real Kubernetes control plane: needs Go, builds Kubernetes once (ARGS='-k drain')"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
+	@echo "make helm-docs  write the page of the chart's values; make helm-unittest  its suites: both need Go"
 	@echo "make bench-peers  beside Kafka and NATS, as far as Java 17, Maven and Go are there (ARGS='--only CASE --seconds 1')"
 	@echo "make bench | bench-cluster | bench-scaling | bench-counting | bench-loading | bench-spark"
 
@@ -147,6 +148,13 @@ sbom: $(VENV)/.supply
 
 audit: $(VENV)/.supply
 	@tools/audit.sh $(VENV)/supply/bin/pip-audit
+
+# The page of the chart, from its template and the comments of values.yaml.
+helm-docs:
+	@program=$$(tools/go_tool.sh $@) && "$$program" --chart-search-root helm --sort-values-order file --log-level warning
+
+helm-unittest:
+	@program=$$(tools/go_tool.sh $@) && "$$program" --strict helm/braidmq
 
 image-test: $(VENV)/.all
 	$(BIN)/python -m tests.image $(ARGS)
