@@ -42,7 +42,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- define "braidmq.image" -}}
 {{- $tag := .image.tag | default .default -}}
 {{- if .image.digest -}}
-{{- printf "%s:%s@%s" .image.repository $tag .image.digest -}}
+{{- /* A tag may have a digest of its own. */ -}}
+{{- printf "%s:%s@%s" .image.repository (regexReplaceAll "@.*" $tag "") .image.digest -}}
 {{- else -}}
 {{- printf "%s:%s" .image.repository $tag -}}
 {{- end -}}

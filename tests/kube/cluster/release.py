@@ -46,6 +46,12 @@ class Release:
         """Until everything is ready. Fails the test if Helm or Kubernetes has anything to say against it."""
         self._done(self._helm("install", RELEASE, CHART, *_given(values, given), *_WAIT))
 
+    def claim(self, name: str) -> None:
+        """A volume of that name, for values that have it as the place of messages. It stays when the release goes."""
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        answer = self.api.create(self.path("v1", "persistentvolumeclaims"), {"metadata": {"name": name}, "spec": spec})
+        assert answer.is_success, answer.text
+
     def upgrade(self, *given: str, values: Path | None = None) -> None:
         """To these values and no others. Fails the test likewise."""
         self._done(self.try_upgrade(*given, values=values))

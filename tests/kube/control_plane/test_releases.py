@@ -15,6 +15,8 @@ by_case = pytest.mark.parametrize("values", CASES, ids=[each.stem.removesuffix("
 AT_ONCE = "patches.deployment.spec.minReadySeconds=0"
 # KEDA would make a HorizontalPodAutoscaler of what is there. It is not here itself.
 BY_KEDA = "keda-values"
+# Its volume is the user's.
+BY_CLAIM = "claim-values"
 BROKERS_OF = {"minimal-values": 1, BY_KEDA: 1}
 
 
@@ -30,6 +32,8 @@ def test_the_api_server_takes_it_without_a_warning(values: Path, release: Releas
 
 @by_case
 def test_it_is_installed_changed_rolled_back_and_uninstalled(values: Path, release: Release) -> None:
+    if values.stem == BY_CLAIM:
+        release.claim("messages")
     release.install(AT_ONCE, values=values)
     release.until_ready(BROKERS_OF.get(values.stem, 3))
     first, members, secrets = _uids(release), _uids(release, "zookeeper"), release.secrets()
@@ -49,8 +53,9 @@ def test_it_is_installed_changed_rolled_back_and_uninstalled(values: Path, relea
     assert release.secrets() == secrets, "what was made once is kept"
 
     release.uninstall()
-    kept = {("persistentvolumeclaims", f"data-{ZOOKEEPER}-{number}") for number in range(3)}
-    assert release.left() == (kept if values.stem == "production-values" else set())
+    of_zookeeper = {f"data-{ZOOKEEPER}-{number}" for number in range(3)}
+    kept = {"production-values": of_zookeeper, BY_CLAIM: {"messages"}}.get(values.stem, set())
+    assert release.left() == {("persistentvolumeclaims", each) for each in kept}
 
 
 def test_a_job_runs(release: Release) -> None:

@@ -9,7 +9,7 @@ from tests.support.process.processes import until
 
 ZONES = ("a", "b", "c")
 NODES_A_ZONE = 2
-VOLUMES = 12
+VOLUMES = 16
 POOL = "tests.braidmq/pool"
 """The label, and the taint, of nodes that a test has for itself."""
 _CAPACITY = {"cpu": "32", "memory": "128Gi", "pods": "110"}
