@@ -72,10 +72,17 @@ class Scrubber:
         self._round_seconds = min(LONGEST_ROUND_SECONDS, self._period_seconds / ROUNDS_PER_PERIOD)
         self._rate = ByteRate(clock, most_bytes_per_second)
         self._pauses = FailurePauses(clock, metrics, interval_seconds=self._round_seconds)
-        self._round_ends_seconds = 0.0
+        self._round_ends_seconds = self._looked_seconds = self._oldest_then_seconds = 0.0
         self._removed: set[str] = set()
         self.findings = ScrubFindings(metrics)
         metrics.upkeep.scrub_period_seconds.set(self._period_seconds)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """For how long what waits longest has not been read; 0 if there is nothing. It grows while a file is read."""
+        if not self._oldest_then_seconds:
+            return 0.0
+        return self._oldest_then_seconds + self._clock.monotonic_seconds() - self._looked_seconds
 
     async def run(self) -> None:
         """Scrub until cancelled; not at all if the period is 0."""
@@ -93,7 +100,8 @@ class Scrubber:
         units: list[ScrubUnit] = []
         await self._pauses.attempt("", "look of the scrub", partial(self._look, units))
         now_us = self._catalogue.stamp_us()
-        self._metrics.upkeep.scrub_oldest_seconds.set(oldest_seconds(units, now_us))
+        self._looked_seconds, self._oldest_then_seconds = self._clock.monotonic_seconds(), oldest_seconds(units, now_us)
+        self._metrics.upkeep.scrub_oldest_seconds.set(self.oldest_seconds)
         self._rate.bytes_per_second = bytes_per_second(units, self._period_seconds, self._most)
         for unit in due(units, now_us, self._period_seconds):
             if self._draining.is_set():

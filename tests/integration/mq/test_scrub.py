@@ -432,3 +432,23 @@ async def test_what_brokers_change_in_the_middle_of_a_reading_is_no_loss(
     await own.sleep(PERIOD_SECONDS)
     await scrub.finish()
     assert scrub.found == {}
+
+
+async def test_what_waits_longest_waits_on_while_a_file_is_read(world: World) -> None:
+    """However long that takes: a scrub that hangs is seen by what it has not read."""
+    scrub = life(world.watched, world.clock)
+    assert scrub.scrubber.oldest_seconds == 0
+    await scrub.finish()
+    await world.clock.sleep(PERIOD_SECONDS * 1.25)
+    seen: list[float] = []
+
+    async def takes_its_time() -> None:
+        if not seen:
+            await world.clock.sleep(PERIOD_SECONDS)
+        seen.append(scrub.scrubber.oldest_seconds)
+
+    world.watched.before_get = takes_its_time
+    await scrub.finish()
+    assert seen[0] == pytest.approx(PERIOD_SECONDS * 2.25, rel=0.01)
+    await scrub.finish()
+    assert scrub.scrubber.oldest_seconds < PERIOD_SECONDS
