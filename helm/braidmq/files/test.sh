@@ -1,6 +1,6 @@
 # What `helm test` runs: publish, share the work, read the files, by a topic of its own, which goes at the end.
 set -eu
-topic="helm-test-$(date +%s)-$$"
+topic="helm-test-$(date +%s%N)"
 mq topic create "$topic"
 trap 'mq topic delete "$topic" --yes' EXIT
 printf 'one\ntwo\nthree\n' | mq publish "$topic"

@@ -17,6 +17,7 @@ import yaml
 
 from mq.base.read_settings import read_settings
 from tests.support.kube.chart import CASES, CHART, GIVEN, ROOT, Manifest, helm, manifests, one, pods, rendered
+from tests.support.kube.pod import expanded
 from tools.helm_names import MEANT, nearly
 
 by_case = pytest.mark.parametrize("values", CASES, ids=[each.stem.removesuffix("-values") for each in CASES])
@@ -140,6 +141,16 @@ def test_every_pod_is_one_that_a_restricted_namespace_takes(values: Path) -> Non
             assert security["capabilities"] == {"drop": ["ALL"]}, name
             assert container["resources"]["limits"]["memory"] and container["resources"]["requests"]["cpu"], name
             assert not container["image"].endswith(":latest") and ":" in container["image"], name
+
+
+@by_case
+def test_commands_arrive_as_they_are_written(values: Path) -> None:
+    """Kubernetes puts variables in for `$(NAME)`, and `$` for `$$`, before a shell sees them."""
+    for name, pod in pods(manifests(values=values)):
+        for container in pod["containers"]:
+            variables = {each["name"]: "its value" for each in container.get("env", ())}
+            for word in (*container["command"], *container.get("args", ())):
+                assert expanded(word, variables) == word, name
 
 
 @by_case

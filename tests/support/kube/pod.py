@@ -60,7 +60,7 @@ class Pod:
 
     def start(self) -> None:
         """Run the container's command."""
-        command = [self._here(each) for each in (*self._container["command"], *self._container.get("args", ()))]
+        command = self._command()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.environment(), cwd=self._folder, stdout=log, stderr=log, start_new_session=True
@@ -99,7 +99,7 @@ class Pod:
 
     def run(self) -> "subprocess.CompletedProcess[str]":
         """Run it to its end, and return what it printed."""
-        command = [self._here(each) for each in (*self._container["command"], *self._container.get("args", ()))]
+        command = self._command()
         return subprocess.run(command, env=self.environment(), cwd=self._folder, capture_output=True, text=True)
 
     def _probe(self, probe: Mapping[str, Any]) -> bool:
@@ -159,6 +159,11 @@ class Pod:
         # All addresses of a pod are its own. Here they are all pods'.
         return found | ({"BRAIDMQ_HOST": self.ip} if found.get("BRAIDMQ_HOST") == EVERYWHERE else {})
 
+    def _command(self) -> Sequence[str]:
+        """With what Kubernetes puts in for variables."""
+        words = (*self._container["command"], *self._container.get("args", ()))
+        return [self._here(expanded(each, self.environment())) for each in words]
+
     def _value(self, variable: Mapping[str, Any]) -> str:
         if "value" in variable:
             return str(variable["value"])
@@ -170,6 +175,15 @@ class Pod:
 
     def _here(self, text: str) -> str:
         return _placed(text, {**self._paths, _ENTRY_POINT: HERE / "on_path" / "docker-entrypoint.sh"})
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """What Kubernetes makes of a word of a command: `$(NAME)` is the variable, if there is one, and `$$` is `$`."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", replaced, text)
 
 
 def _placed(text: str, paths: Mapping[str, Path]) -> str:
