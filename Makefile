@@ -23,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	alerts locks sbom audit helm-docs helm-unittest image-test kube chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	alerts locks sbom audit helm-docs helm-unittest image-test kube kube-node chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -41,6 +41,7 @@ help:
 	@echo "make audit      known vulnerabilities of what is installed, as far as a registry tells"
 	@echo "make image-test  build both images and run them without rights: needs root, buildah, runc and debootstrap (ARGS='--base IMAGE')"
 	@echo "make kube       install the chart on a real Kubernetes control plane: needs Go, builds Kubernetes once (ARGS='-k drain')"
+	@echo "make kube-node  run the chart in real containers, under load and faults: needs root, Go and packages that it names"
 	@echo "make alerts     every alert by a real fault, every panel by a real Prometheus: some ten minutes; needs apt-get, or prometheus and promtool"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
@@ -171,6 +172,9 @@ image-test: $(VENV)/.all
 # The first time it builds Kubernetes into the user's cache folder (tests/kube/building/build.py).
 kube: $(VENV)/.all $(VENV)/bin/helm
 	$(BIN)/python -m tests.kube.control_plane $(ARGS)
+
+kube-node: $(VENV)/.all $(VENV)/bin/helm
+	$(BIN)/python -m tests.kube.node $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -58,7 +58,7 @@ class _Channel(HTTPChannel):
             request.completed = is_complete
 
 
-def main(port: int, *, around: Callable[[Any], Any] = lambda application: application) -> None:
+def main(port: int, *, host: str = "127.0.0.1", around: Callable[[Any], Any] = lambda application: application) -> None:
     """Serve until the process ends; `around` may wrap the WSGI application."""
     from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.responses import S3Response
@@ -69,7 +69,7 @@ def main(port: int, *, around: Callable[[Any], Any] = lambda application: applic
     application = around(_with_raw_uri(create_backend_app("s3")))
     server = create_server(
         application,
-        host="127.0.0.1",
+        host=host,
         port=port,
         threads=THREADS,
         connection_limit=4 * THREADS,
