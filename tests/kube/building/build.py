@@ -1,6 +1,6 @@
 """Build Kubernetes' programs into a cache, once: `python -m tests.kube.building.build kubeall kubenode`.
 
-The cache is `braidmq-kube` in the user's cache folder, or what BRAIDMQ_KUBE_CACHE names. It can be deleted at any time.
+The cache is `braidmq-kube` in the user's cache folder, or what KUBE_TESTS_CACHE names. It can be deleted at any time.
 What is there was built from the same sources by the same Go: both are in the name of its folder.
 """
 
@@ -32,7 +32,7 @@ _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 def cache() -> Path:
     """The folder with all that is built or downloaded."""
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("BRAIDMQ_KUBE_CACHE") or users / "braidmq-kube").absolute()
+    return Path(os.environ.get("KUBE_TESTS_CACHE") or users / "braidmq-kube").absolute()
 
 
 def built(program: str) -> Path:

@@ -31,7 +31,7 @@ def main() -> None:
             prepare(control_plane.kubeconfig, of_others)
             control_plane.start_kwok(STAGES)
             print(f"a control plane serves after {time.monotonic() - began_seconds:.1f} s", flush=True)
-            environment = {**os.environ, "BRAIDMQ_KUBECONFIG": str(control_plane.kubeconfig)}
+            environment = {**os.environ, "KUBE_TESTS_KUBECONFIG": str(control_plane.kubeconfig)}
             spread = ("-n", str(WORKERS), "--dist", "loadgroup")
             command = [sys.executable, "-m", "pytest", HERE, *spread, *sys.argv[1:]]
             code = subprocess.run(command, env=environment).returncode

@@ -14,7 +14,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def kubeconfig() -> Path:
     """Of the control plane that `make kube` has started."""
-    given = os.environ.get("BRAIDMQ_KUBECONFIG")
+    given = os.environ.get("KUBE_TESTS_KUBECONFIG")
     assert given, "run these tests by make kube, which starts the control plane: make kube ARGS='-k drain'"
     return Path(given)
 

@@ -23,7 +23,7 @@ SMALL = (
 @pytest.fixture(scope="session")
 def kubeconfig() -> Path:
     """Of the cluster that `make kube-node` has started."""
-    given = os.environ.get("BRAIDMQ_KUBECONFIG")
+    given = os.environ.get("KUBE_TESTS_KUBECONFIG")
     assert given, "run these tests by make kube-node, which starts the node: make kube-node ARGS='-k killed'"
     return Path(given)
 

@@ -23,7 +23,7 @@ def main() -> None:
         node.import_images(sorted((folder / "images").iterdir()))
         use_names_of_the_cluster(folder)
         print(f"a node serves after {time.monotonic() - began_seconds:.0f} s", flush=True)
-        environment = {**os.environ, "BRAIDMQ_KUBECONFIG": str(control_plane.kubeconfig)}
+        environment = {**os.environ, "KUBE_TESTS_KUBECONFIG": str(control_plane.kubeconfig)}
         code = subprocess.run([sys.executable, "-m", "pytest", HERE, *sys.argv[5:]], env=environment).returncode
         if code != 0:
             for log in sorted(folder.glob("*.log")):
