@@ -78,4 +78,6 @@ def _tls_cause(failure: ssl.SSLError) -> str:
         return f"{_OF_CLIENTS[failure.reason]}; client_cert, --client-cert or BRAIDMQ_CLIENT_CERT names it"
     if failure.reason == "WRONG_VERSION_NUMBER":
         return "what answers there does not speak TLS: try http://"
+    if failure.reason == "UNEXPECTED_EOF_WHILE_READING":
+        return "the connection ended within TLS: a proxy or port-forward may have lost what it leads to"
     return f"TLS failed ({failure.reason or failure.strerror or failure})"

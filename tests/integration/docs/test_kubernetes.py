@@ -5,6 +5,7 @@ No cluster is asked here. `make kube` installs the chart on one.
 
 import functools
 import operator
+import os
 import re
 import shlex
 import subprocess
@@ -28,6 +29,7 @@ _NAME = re.compile(r"# (\S+\.yaml)\n")
 _ALONE, _WITH_A_VALUE = {"--wait", "--rollback-on-failure", "--install"}, {"--timeout"}
 # What only a cluster can be asked.
 _ASK_A_CLUSTER = {"rollback", "test", "uninstall", "status"}
+SHELL = {"chmod", "umask", "printf", "openssl"}
 BLOCKS = _BLOCK.findall(TEXT)
 FILES = {found[1]: text for kind, text in BLOCKS if kind == "yaml" and (found := _NAME.match(text))}
 LINES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
@@ -50,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 def test_all_is_looked_at() -> None:
     assert all(_NAME.match(text) for kind, text in BLOCKS if kind == "yaml"), "each file has a name"
     assert {kind for kind, _ in BLOCKS} == {"sh", "yaml", "console"}
-    assert {line.split()[0] for line in LINES} <= {"helm", "kubectl", "mq", "docker", "kind", "chmod"}
+    assert {line.split()[0] for line in LINES} <= {"helm", "kubectl", "mq", "docker", "kind"} | SHELL
     assert len(of("helm")) > 5 and len(of("kubectl")) > 5 and len(of("mq")) > 5
 
 
@@ -94,7 +96,7 @@ def test_helm_refuses_as_printed(step: Step, folder: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("line", of("kubectl"))
 def test_kubectl_understands(line: str, folder: Path) -> None:
-    for name in ("token", "static-tokens.toml", "peer-keys"):
+    for name in re.findall(r"--from-file=(?:[^ =]+=)?(\S+)", line):
         (folder / name).write_text(name)
     words = shlex.split(line.partition(" >")[0].removesuffix("&"))[1:]
     done = subprocess.run(
@@ -102,6 +104,32 @@ def test_kubectl_understands(line: str, folder: Path) -> None:
     )
     # It is understood, and then the cluster that is not there is asked.
     assert done.returncode == 1 and re.search(r"127\.0\.0\.1:9\b.* refused", done.stderr), done.stderr
+
+
+def test_secrets_from_outside_are_what_the_chart_has_them_be(folder: Path) -> None:
+    block = next(text for kind, text in BLOCKS if kind == "sh" and "openssl" in text)
+    made = "\n".join(line for line in block.splitlines() if not line.startswith("kubectl"))
+    environment = os.environ | {"PATH": f"{KUBECTL.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-ec", made], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    for name in re.findall(r"--from-file=(?:[^ =]+=)?(\S+)", block):
+        assert (folder / name).stat().st_mode & 0o077 == 0, name
+    assert re.fullmatch(r"braidmq_[\w-]+", (folder / "token").read_text())
+    assert re.fullmatch(r"braidmq:\w{48}", (folder / "zookeeper-auth").read_text())
+    for ca, certificate, names in (
+        ("ca.crt", "tls.crt", ("queue-braidmq.messages.svc", "10-0-0-7.queue-braidmq-peers.messages.svc", "localhost")),
+        ("peer-ca.crt", "peer-tls.crt", ("10-0-0-7.queue-braidmq-peers.messages.svc",)),
+    ):
+        for name in names:
+            for purpose in ("sslserver", "sslclient"):
+                subprocess.run(
+                    ["openssl", "verify", "-CAfile", ca, "-purpose", purpose, "-verify_hostname", name, certificate],
+                    cwd=folder,
+                    check=True,
+                    capture_output=True,
+                )
 
 
 @pytest.mark.parametrize("line", of("mq"))
