@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _SHORT = 5
-_FROM_OTHER_CHARTS: Mapping[str, str] = {
+_FROM_OTHER_CHARTS: Mapping[str, str | tuple[str, ...]] = {
     "replicaCount": "replicas",
     "env": "extraEnv",
     "args": "extraArgs",
@@ -21,7 +21,7 @@ _FROM_OTHER_CHARTS: Mapping[str, str] = {
     "s3": "store",
     "cluster": "clusterName",
     "externalZookeeper": "zookeeper.external",
-    "persistence": "zookeeper.persistence",
+    "persistence": ("store.existingClaim", "zookeeper.persistence"),
     "hpa": "autoscaling",
     "keda": "autoscaling.keda",
     "pdb": "podDisruptionBudget",
@@ -62,8 +62,8 @@ _OF_SETTINGS: Mapping[str, str] = {
     "port": "service.port",
 }
 """Of a broker's own settings, those for which there is another value."""
-MEANT: Mapping[str, Mapping[str, str]] = {"": _FROM_OTHER_CHARTS, "config": _OF_SETTINGS}
-"""What is meant by a name in the object at a path, where that is no misspelling."""
+MEANT: Mapping[str, Mapping[str, str | tuple[str, ...]]] = {"": _FROM_OTHER_CHARTS, "config": _OF_SETTINGS}
+"""What is meant by a name in the object at a path, where that is no misspelling. Several may be."""
 
 
 def with_names(schema: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -104,11 +104,12 @@ def _variants(name: str) -> Iterator[str]:
 def _names(path: str, names: Sequence[str]) -> dict[str, Any]:
     """The schema of names: one that is known, or else the error names what was meant, or all that there are."""
     whole = {name: f"{path}.{name}".lstrip(".") for name in names}
-    tried: list[tuple[dict[str, Any], str]] = [
+    tried: list[tuple[dict[str, Any], str | tuple[str, ...]]] = [
         ({"const": other}, right) for other, right in MEANT.get(path, {}).items() if other not in whole
     ]
     tried += [({"pattern": nearly(name)}, right) for name, right in whole.items()]
     otherwise: dict[str, Any] = {"enum": list(whole.values())}
     for condition, right in reversed(tried):
-        otherwise = {"if": condition, "then": {"const": right}, "else": otherwise}
+        meant = {"const": right} if isinstance(right, str) else {"enum": list(right)}
+        otherwise = {"if": condition, "then": meant, "else": otherwise}
     return {"if": {"enum": list(names)}, "then": True, "else": otherwise}

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic.fields import FieldInfo
 
-from mq.base.settings import BrokerSettings
+from mq.base.settings import SIZE, BrokerSettings
 from tools.helm_names import with_names
 
 CHART = Path(__file__).resolve().parent.parent / "helm" / "braidmq"
@@ -122,6 +123,10 @@ _GIVEN_BY_THE_CHART = {
 """Settings that other values stand for, or that make no sense in a pod."""
 
 
+_SIZE_OF_OURS = {
+    "if": {"type": "string", "pattern": "^[0-9.]+ *[KkMmGgTt]i?$"},
+    "then": {"const": "a size such as 256MiB or 1GiB"},
+}
 _NAMES = "propertyNames"
 
 
@@ -135,11 +140,10 @@ def schema() -> dict[str, Any]:
     """The schema, as JSON has it."""
     made = _of(yaml.safe_load((CHART / "values.yaml").read_text()), "")
     properties = made["properties"]
-    settings = {name: field.description for name, field in BrokerSettings.model_fields.items()}
     properties["config"] = _closed(
         {
-            name: {"type": ["string", "number", "boolean"], "description": text}
-            for name, text in sorted(settings.items())
+            name: {"type": ["string", "number", "boolean"], "description": field.description} | _limits(field)
+            for name, field in sorted(BrokerSettings.model_fields.items())
             if name not in _GIVEN_BY_THE_CHART
         }
     )
@@ -149,6 +153,12 @@ def schema() -> dict[str, Any]:
     # Helm's own, where the chart is part of another one.
     properties["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **with_names(made)}
+
+
+def _limits(field: FieldInfo) -> dict[str, Any]:
+    """Refuses Kubernetes' way of writing a size where the setting is one. The broker would not start with it."""
+    is_size = any(getattr(each, "func", None) is SIZE for each in field.metadata)
+    return _SIZE_OF_OURS if is_size else {}
 
 
 def _of(value: Any, path: str) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.support.kube.chart import manifests
+from tests.support.kube.chart import manifests, on_this_machine
 from tests.support.kube.pods import Pods
 from tests.support.process.processes import end_with_us, until
 
@@ -35,11 +37,16 @@ with Client() as client:
 
 def test_it_forms_a_cluster_that_is_replaced_under_load(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    given = (f"store.url=file://{tmp_path}/store", f"fullnameOverride={NAME}", "zookeeper.heapMebibytes=96")
-    with Pods(manifests(given=given), NAME, tmp_path) as pods:
-        pods.install()
+    values = tmp_path / "values.yaml"
+    own = {"fullnameOverride": NAME, "zookeeper": {"heapMebibytes": 96}}
+    values.write_text(yaml.safe_dump({**on_this_machine(tmp_path / "store"), **own}))
+    with Pods(manifests(values=values), NAME, tmp_path) as pods:
         test = pods.hook(f"{NAME}-test")
-        done = test.run()
+        with ThreadPoolExecutor(1) as beside:
+            # It waits for brokers, which are yet to come.
+            running = beside.submit(test.run)
+            pods.install()
+            done = running.result()
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         assert "messages that a group worked on: one three two" in done.stdout
         environment = test.environment()

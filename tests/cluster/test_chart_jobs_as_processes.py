@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.support.kube.chart import manifests
+from tests.support.kube.chart import manifests, on_this_machine
 from tests.support.kube.pods import Pods
 from tests.support.spark.session import QUICK_JAVA
 
@@ -49,7 +49,7 @@ def test_a_job_reads_the_files_of_a_topic_on_spark(tmp_path: Path) -> None:
 def _values(store: Path, table: Path) -> dict[str, object]:
     """One broker, who asks for tokens and speaks TLS, and one job."""
     return {
-        "store": {"url": f"file://{store}"},
+        **on_this_machine(store),
         "fullnameOverride": NAME,
         "replicas": 1,
         "zookeeper": {"replicas": 1, "heapMebibytes": 96},

@@ -1,5 +1,7 @@
 # What `helm test` runs: publish, share the work, read the files, by a topic of its own, which goes at the end.
 set -eu
+# After an installation without --wait brokers may be about to start. Helm gives this five minutes.
+mq topic list --timeout 4m > /dev/null
 topic="helm-test-$(date +%s%N)"
 mq topic create "$topic"
 trap 'mq topic delete "$topic" --yes' EXIT

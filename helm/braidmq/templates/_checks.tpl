@@ -1,3 +1,14 @@
+{{/* Whether a volume of yours is where `store.url`, a file://, has the messages. */}}
+{{- define "braidmq.mountsStore" -}}
+{{- $folder := printf "%s/" (.Values.store.url | trimPrefix "file://" | trimSuffix "/") -}}
+{{- $mounts := .Values.extraVolumeMounts -}}
+{{- range dig "deployment" "spec" "template" "spec" "containers" list .Values.patches -}}
+{{- $mounts = concat $mounts (.volumeMounts | default list) -}}
+{{- end -}}
+{{- range $mounts -}}
+{{- if hasPrefix (printf "%s/" (.mountPath | default "" | trimSuffix "/")) $folder -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
 {{/* What the schema cannot say: settings that contradict each other. */}}
 {{- define "braidmq.checks" -}}
 {{- if not .Values.store.url -}}
@@ -5,6 +16,9 @@
 {{- end -}}
 {{- if and .Values.store.existingClaim (not (hasPrefix "file:///store/" .Values.store.url)) -}}
 {{- fail (printf "store.url has to be file:///store/FOLDER beside store.existingClaim, not %s: the volume is mounted at /store" .Values.store.url) -}}
+{{- end -}}
+{{- if and (hasPrefix "file://" .Values.store.url) (not .Values.store.existingClaim) (not (include "braidmq.mountsStore" .)) -}}
+{{- fail (printf "store.existingClaim has to be given beside %s: nothing is mounted there, and a folder of a container goes with it" .Values.store.url) -}}
 {{- end -}}
 {{- if and (eq .Values.auth.authorizer "tokens") (not (include "braidmq.hasAdmin" .)) (not .Values.auth.tokenKeys.existingSecret) (not .Values.auth.tokenKeys.existingConfigMap) (not .Values.auth.oidc.issuer) -}}
 {{- fail "auth: nobody could have a token: set auth.admin.enabled, auth.tokenKeys or auth.oidc.issuer" -}}

@@ -60,6 +60,14 @@ def test_kubernetes_takes_it(kube_version: str) -> None:
         ("auth.oidc.issuer=http://id.example.org", "at '/auth/oidc/issuer'"),
         ("jobs.pipeline[0].name=x", "missing properties 'schedule', 'args'"),
         ("store.existingClaim=messages", "store.url has to be file:///store/FOLDER beside store.existingClaim"),
+        ("store.url=file:///store/messages", "store.existingClaim has to be given beside file:///store/messages"),
+        (
+            "store.url=file:///shared/messages,extraVolumeMounts[0].mountPath=/share,extraVolumeMounts[0].name=own",
+            "store.existingClaim has to be given beside file:///shared/messages",
+        ),
+        ("config.front_store_bytes=1Gi", "value must be 'a size such as 256MiB or 1GiB'"),
+        ("config.read_bytes=512M", "value must be 'a size such as 256MiB or 1GiB'"),
+        ("persistence.enabled=true", "value must be one of 'store.existingClaim', 'zookeeper.persistence'"),
         ("store.url=", "store.url has to be given, such as --set store.url=s3://bucket/prefix"),
         ("auth.admin.enabled=false", "auth: nobody could have a token"),
         ("tls.clientCaSecret=ca", "tls.clientCertSecret has to be given beside tls.clientCaSecret"),
@@ -102,11 +110,27 @@ def test_a_misspelt_value_is_told_what_it_was_meant_to_be(given: str, wrong: str
     )
 
 
+@pytest.mark.parametrize("size", ["1GiB", "512MB", "1048576", "1.5GiB", "64 MiB"])
+def test_sizes_as_brokers_take_them_are_taken(size: str) -> None:
+    assert rendered(given=(*GIVEN, f"config.front_store_bytes={size}")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "place", ["extraVolumeMounts[0]", "patches.deployment.spec.template.spec.containers[0].volumeMounts[0]"]
+)
+@pytest.mark.parametrize("mounted", ["/shared", "/shared/", "/shared/messages"])
+def test_a_store_of_files_may_be_on_a_volume_of_ones_own(place: str, mounted: str) -> None:
+    given = ("store.url=file:///shared/messages", f"{place}.name=own", f"{place}.mountPath={mounted}")
+    done = rendered(given=given)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_name_that_is_meant_is_one_of_the_values() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for path, meant in MEANT.items():
         for other, right in meant.items():
-            functools.reduce(operator.getitem, right.split("."), values)
+            for each in (right,) if isinstance(right, str) else right:
+                functools.reduce(operator.getitem, each.split("."), values)
             assert other not in (values[path] if path else values), other
 
 

@@ -48,6 +48,15 @@ def manifests(
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
+def on_this_machine(store: Path) -> Mapping[str, Any]:
+    """Values by which the store is a folder of this machine, where brokers see it at the same path."""
+    return {
+        "store": {"url": f"file://{store}"},
+        "extraVolumes": [{"name": "store", "hostPath": {"path": str(store)}}],
+        "extraVolumeMounts": [{"name": "store", "mountPath": str(store)}],
+    }
+
+
 def one(found: Sequence[Manifest], kind: str, name: str) -> Manifest:
     """The resource of that kind and name."""
     (match,) = (each for each in found if each["kind"] == kind and each["metadata"]["name"] == name)

@@ -121,6 +121,10 @@ class Pod:
         made: dict[str, Path] = {}
         for mount in self._container["volumeMounts"]:
             volume = volumes[mount["name"]]
+            if "hostPath" in volume:
+                # A folder of this machine is where it is.
+                assert volume["hostPath"]["path"] == mount["mountPath"]
+                continue
             folder = self._folder / mount["name"] / mount.get("subPath", "")
             folder.mkdir(parents=True, exist_ok=True)
             made[mount["mountPath"]] = folder
