@@ -4,11 +4,14 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from braidmq.testing import InMemoryBroker
 from tests.support.broker.broker_process import broker_environment
 from tests.support.tours import ROOT, Typist, steps_of
 
 
+@pytest.mark.timeout(300)  # it types in thirty commands, most of which are programs that start
 def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
     steps = steps_of((ROOT / "docs" / "consuming.md").read_text("utf-8"))
     assert len(steps) > 20

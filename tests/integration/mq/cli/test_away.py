@@ -49,10 +49,10 @@ def test_brokers_that_answer_nothing_together_take_no_longer_than_the_option_say
         url = ",".join(f"http://127.0.0.1:{each.getsockname()[1]}" for each in listening)
         began = time.monotonic()
         commands = [["topic", "list"], ["publish", "t", "a"], ["subscribe", "t"], ["doctor"]]
-        processes = [stack.enter_context(mq_process(*each, "--url", url, "--timeout", "6")) for each in commands]
-        assert [each.wait(60) for each in processes] == [1] * len(commands)
-        # A share of it for each broker; it was 18 s. The rest is for their start on a busy machine.
-        assert 6 <= time.monotonic() - began < 15
+        processes = [stack.enter_context(mq_process(*each, "--url", url, "--timeout", "15")) for each in commands]
+        assert [each.wait(90) for each in processes] == [1] * len(commands)
+        # A share of it for each broker; it was three times as long. The rest is for their start on a busy machine.
+        assert 15 <= time.monotonic() - began < 40
 
 
 def test_a_broker_that_takes_requests_and_answers_none_is_given_up_too(tmp_path: Path) -> None:
