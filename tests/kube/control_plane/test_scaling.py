@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.kube.cluster.api import Api
+from tests.kube.cluster.metrics_adapter import MetricsAdapter
 from tests.kube.cluster.release import BROKERS, Release
-from tests.kube.control_plane.metrics_adapter import MetricsAdapter
 from tests.support.net.authority import Authority
 from tests.support.process.processes import until
 
@@ -19,28 +19,34 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def adapter(api: Api, tmp_path: Path) -> Iterator[MetricsAdapter]:
-    with MetricsAdapter(Authority(tmp_path)) as serving:
+def wanted() -> dict[str, int]:
+    """How many brokers are wanted in each namespace: where the metric comes from, whoever asks for it."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def adapter(api: Api, tmp_path: Path, wanted: dict[str, int]) -> Iterator[MetricsAdapter]:
+    with MetricsAdapter(Authority(tmp_path), lambda labels: wanted.get(labels["namespace"])) as serving:
         serving.register(api)
         yield serving
         serving.unregister(api)
 
 
-def test_brokers_follow_what_is_wanted(adapter: MetricsAdapter, release: Release) -> None:
-    adapter.values[release.namespace] = 4
+def test_brokers_follow_what_is_wanted(adapter: MetricsAdapter, wanted: dict[str, int], release: Release) -> None:
+    wanted[release.namespace] = 4
     release.install(*SCALED)
     release.until_ready(4)
     assert adapter.asked[release.namespace] == {
         f"braidmq_brokers_wanted{{namespace={release.namespace},service={BROKERS}}}"
     }
-    adapter.values[release.namespace] = 20
+    wanted[release.namespace] = 20
     release.until_ready(5)
-    adapter.values[release.namespace] = 1
+    wanted[release.namespace] = 1
     release.until_ready(3)
 
 
-def test_an_upgrade_leaves_the_number_alone(adapter: MetricsAdapter, release: Release) -> None:
-    adapter.values[release.namespace] = 4
+def test_an_upgrade_leaves_the_number_alone(wanted: dict[str, int], release: Release) -> None:
+    wanted[release.namespace] = 4
     release.install(*SCALED)
     release.until_ready(4)
     before = _generation(release)
@@ -52,24 +58,24 @@ def test_an_upgrade_leaves_the_number_alone(adapter: MetricsAdapter, release: Re
     assert _replicas(release) == 4
 
 
-def test_brokers_stay_when_something_begins_to_scale_them(adapter: MetricsAdapter, release: Release) -> None:
+def test_brokers_stay_when_something_begins_to_scale_them(wanted: dict[str, int], release: Release) -> None:
     """And afterwards: a field that Helm does not set any more would fall back to 1."""
-    adapter.values[release.namespace] = 4
+    wanted[release.namespace] = 4
     release.install("replicas=4", AT_ONCE)
     brokers = release.pods()
     release.upgrade(*SCALED)
     until(lambda: _is_scaled(release), timeout_seconds=PATIENCE_SECONDS)
     release.upgrade(*SCALED, "service.annotations.told=so")
     assert release.pods().keys() == brokers.keys()
-    adapter.values[release.namespace] = 5
+    wanted[release.namespace] = 5
     release.until_ready(5)
     release.upgrade(*SCALED, "service.annotations.told=again")
     assert release.pods().keys() > brokers.keys()
 
 
-def test_who_scales_by_hand_again_has_to_say_so(adapter: MetricsAdapter, release: Release) -> None:
+def test_who_scales_by_hand_again_has_to_say_so(wanted: dict[str, int], release: Release) -> None:
     """The number belongs to the HorizontalPodAutoscaler by then."""
-    adapter.values[release.namespace] = 5
+    wanted[release.namespace] = 5
     release.install("replicas=4", AT_ONCE)
     release.upgrade(*SCALED)
     release.until_ready(5)

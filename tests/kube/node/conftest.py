@@ -1,4 +1,3 @@
-import base64
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.kube.cluster.api import Api
-from tests.kube.cluster.release import BROKERS, Release
+from tests.kube.cluster.release import Release
 from tests.kube.node.images import BROKER, ZOOKEEPER
 from tests.kube.node.s3 import VALUES, run_s3, store_secret
-from tests.kube.node.traffic import Traffic
+from tests.kube.node.traffic import Traffic, client_variables
 
 # As much as two processors are for.
 SMALL = (
@@ -35,30 +34,24 @@ def api(kubeconfig: Path) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="session")
-def release(api: Api, kubeconfig: Path) -> Release:
-    """The chart with its default values, on an S3 server in a pod."""
+def store(api: Api) -> None:
+    """An S3 server in a pod."""
     run_s3(api)
+
+
+@pytest.fixture(scope="session")
+def release(api: Api, kubeconfig: Path, store: None) -> Release:
+    """The chart with its default values, on the S3 server."""
     made = Release(api, kubeconfig, "messages")
     store_secret(api, made.namespace)
     made.install(*given(BROKER))
     return made
 
 
-@pytest.fixture(scope="session")
-def client_variables(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+@pytest.fixture(scope="session", name="client_variables")
+def variables_of_release(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """How a program reaches the brokers: by the service, its CA, and the token of the administrator."""
-    folder = tmp_path_factory.mktemp("client")
-    secrets = release.secrets()
-    for name, data in (
-        ("token", secrets[f"{BROKERS}-admin"]["token"]),
-        ("ca.crt", secrets[f"{BROKERS}-tls"]["ca.crt"]),
-    ):
-        (folder / name).write_bytes(base64.b64decode(data))
-    return {
-        "BRAIDMQ_URL": f"https://{BROKERS}.{release.namespace}.svc:8080",
-        "BRAIDMQ_CA": str(folder / "ca.crt"),
-        "BRAIDMQ_TOKEN_FILE": str(folder / "token"),
-    }
+    return client_variables(release, tmp_path_factory.mktemp("client"))
 
 
 @pytest.fixture

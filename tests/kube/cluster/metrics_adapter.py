@@ -1,10 +1,11 @@
-"""Gives HorizontalPodAutoscalers an external metric, as prometheus-adapter does, of values that a test sets."""
+"""Gives HorizontalPodAutoscalers an external metric, as prometheus-adapter does."""
 
 import json
 import re
 import ssl
 import threading
 from base64 import b64encode
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -20,12 +21,14 @@ _REGISTERED, _API = "/apis/apiregistration.k8s.io/v1/apiservices", f"v1beta1.{GR
 
 
 class MetricsAdapter:
-    """Serves `values`, by namespace, and remembers in `asked` the selectors with which each namespace was asked."""
+    """Asks `value_of` for the value, and remembers in `asked` the selectors with which each namespace was asked.
 
-    def __init__(self, authority: Authority) -> None:
-        self.values: dict[str, int] = {}
+    `value_of` is given the labels of the selector, and may be called by several threads at once. None is no value.
+    """
+
+    def __init__(self, authority: Authority, value_of: Callable[[Mapping[str, str]], int | None]) -> None:
         self.asked: dict[str, set[str]] = {}
-        self._authority = authority
+        self._authority, self._value_of = authority, value_of
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*authority.sign("metrics-adapter", f"{_SERVICE}.{_NAMESPACE}.svc"))
@@ -87,8 +90,7 @@ class MetricsAdapter:
         (selector,) = parse_qs(asked.query)["labelSelector"]
         self.asked.setdefault(namespace, set()).add(f"{metric}{{{selector}}}")
         labels = dict(each.split("=") for each in selector.split(","))
-        # Of the namespace that the labels name: where the metric comes from, whoever asks.
-        value = self.values.get(labels["namespace"])
+        value = self._value_of(labels)
         item = {"metricName": metric, "metricLabels": labels, "timestamp": "2026-01-01T00:00:00Z", "value": str(value)}
         items = [] if value is None else [item]
         return {"kind": "ExternalMetricValueList", "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}
