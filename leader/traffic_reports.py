@@ -159,6 +159,6 @@ class TrafficReports:
             self._table,
             now_seconds=self._clock.monotonic_seconds(),
             stale_seconds=self._stale_seconds,
-            brokers=len(self._coordinator.brokers()),
+            brokers=sum(not broker.draining for broker in self._coordinator.brokers()),
             segments_per_broker=self._segments_per_broker,
         )

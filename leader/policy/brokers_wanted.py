@@ -14,7 +14,7 @@ def brokers_wanted(
 
     At least one. The number rises with the recent traffic and falls with the average over the merge rule's window, so
     that brokers do not come and go with every lull. While the traffic of some segments is unknown, it is at least
-    `brokers`, the number of brokers now.
+    `brokers`, the number of brokers now that do not drain: whoever took one away would else be told to bring it back.
     """
     segments = table.segments
     is_open = segments["topic"] >= 0

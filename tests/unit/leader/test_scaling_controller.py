@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -50,9 +50,13 @@ class Coordinator(InProcessCoordinator):
     """One that may be told not to lead."""
 
     leader_loop = True
+    members: tuple[BrokerInfo, ...] = ()
 
     def leads(self) -> bool:
         return self.leader_loop
+
+    def brokers(self) -> tuple[BrokerInfo, ...]:
+        return self.members or tuple(super().brokers())
 
 
 @dataclass
@@ -426,6 +430,17 @@ async def test_brokers_wanted_go_by_the_load_and_their_capacity(world: World) ->
     world.report(*(load("t", n, 1.5) for n in range(3)))
     assert world.reports.brokers_wanted() == 3
     assert world.reports.pending_bytes("b") == 7
+
+
+async def test_a_broker_that_drains_is_not_wanted_back(world: World) -> None:
+    """Its segments are unknown for a moment, wherever they go."""
+    world.create("t")
+    brokers = [BrokerInfo(name, "", "", "") for name in "abc"]
+    world.coordinator.members = tuple(brokers)
+    await world.round()
+    assert world.reports.brokers_wanted() == 3
+    world.coordinator.members = (*brokers[:2], replace(brokers[2], draining=True))
+    assert world.reports.brokers_wanted() == 2
 
 
 async def test_what_is_known_of_brokers_that_are_gone_is_forgotten(world: World) -> None:
