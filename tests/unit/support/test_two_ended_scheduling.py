@@ -94,6 +94,11 @@ def test_each_test_is_given_to_one_worker(workers: int) -> None:
     assert sorted(given) == sorted([*TESTS, *GROUP])
 
 
+def test_the_suite_begins_with_what_waits_and_ends_with_what_computes(pytestconfig: pytest.Config) -> None:
+    first, *_, last = pytestconfig.getini("testpaths")
+    assert (first, last) == ("tests/cluster", "tests/unit")
+
+
 def test_two_workers_both_begin_at_the_beginning() -> None:
     first, second = run(2)
     assert (first[: len(GROUP)], second[0]) == (GROUP, TESTS[0])
