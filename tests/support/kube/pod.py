@@ -105,7 +105,17 @@ class Pod:
     def _probe(self, probe: Mapping[str, Any]) -> bool:
         if "exec" in probe:
             command = [each.replace("127.0.0.1", self.ip) for each in probe["exec"]["command"]]
-            return subprocess.run(command, env=self.environment(), capture_output=True).returncode == 0
+            quiet = subprocess.DEVNULL
+            process = subprocess.Popen(
+                command, env=self.environment(), stdout=quiet, stderr=quiet, start_new_session=True
+            )
+            try:
+                return process.wait(probe.get("timeoutSeconds", 1)) == 0
+            except subprocess.TimeoutExpired:
+                # As the kubelet does: ZooKeeper may take a connection and never answer.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return False
         get = probe["httpGet"]
         (port,) = (each["containerPort"] for each in self._container["ports"] if each["name"] == get["port"])
         url = f"{get['scheme'].lower()}://{self.ip}:{port}{get['path']}"
