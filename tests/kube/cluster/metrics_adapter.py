@@ -95,12 +95,14 @@ class MetricsAdapter:
         items = [] if value is None else [item]
         return {"kind": "ExternalMetricValueList", "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}
 
-    def _handler(adapter) -> type[BaseHTTPRequestHandler]:  # noqa: N805
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        answer_to = self.answer
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                answer = adapter.answer(self.path)
+                answer = answer_to(self.path)
                 body = json.dumps(answer).encode()
                 self.send_response(404 if answer is None else 200)
                 self.send_header("Content-Type", "application/json")
@@ -108,7 +110,7 @@ class MetricsAdapter:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            def log_message(self, *_: object) -> None:
                 pass
 
         return Handler

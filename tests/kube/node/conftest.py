@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,20 +16,6 @@ SMALL = (
     "resources.limits.memory=512Mi",
     "zookeeper.resources.requests.cpu=20m",
 )
-
-
-@pytest.fixture(scope="session")
-def kubeconfig() -> Path:
-    """Of the cluster that `make kube-node` has started."""
-    given = os.environ.get("KUBE_TESTS_KUBECONFIG")
-    assert given, "run these tests by make kube-node, which starts the node: make kube-node ARGS='-k killed'"
-    return Path(given)
-
-
-@pytest.fixture(scope="session")
-def api(kubeconfig: Path) -> Iterator[Api]:
-    with Api(kubeconfig) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_members_of_zookeeper_are_replaced_one_by_one(release: Release, traffic:
     before = [restarts(release, each) for each in names(release)]
     for uid, pod in release.pods("zookeeper").items():
         release.api.delete(release.path("v1", "pods", pod["metadata"]["name"]))
-        until(lambda: uid not in release.pods("zookeeper"))  # noqa: B023
+        until(partial(is_gone, release, uid))
         until(lambda: len(release.ready("zookeeper")) == 3, timeout_seconds=READY_SECONDS)
         traffic.until_more(10)
     assert [restarts(release, each) for each in names(release)] == before
@@ -132,6 +133,11 @@ def names(release: Release, component: str = "broker") -> list[str]:
 def inside(release: Release, name: str, command: str) -> "subprocess.CompletedProcess[str]":
     """A command in the only container of a pod."""
     return release.kubectl("exec", name, "--", *command.split())
+
+
+def is_gone(release: Release, uid: str) -> bool:
+    """Whether that pod of ZooKeeper is no more."""
+    return uid not in release.pods("zookeeper")
 
 
 def restarts(release: Release, name: str) -> int:

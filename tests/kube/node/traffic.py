@@ -49,10 +49,13 @@ class Load(NamedTuple):
     pace: Pace = Pace()
 
 
+USUAL = Load()
+
+
 class Traffic:
     """Numbers, one after the other, to a topic. Entering the context starts it, until some are acknowledged."""
 
-    def __init__(self, variables: Mapping[str, str], topic: str, folder: Path, load: Load = Load()) -> None:  # noqa: B008
+    def __init__(self, variables: Mapping[str, str], topic: str, folder: Path, load: Load = USUAL) -> None:
         self._variables, self.topic, self._load = variables, topic, load
         self._acknowledged, self._errors, self._pace = (folder / name for name in ("acknowledged", "errors", "pace"))
         self._most_at_once = 0
