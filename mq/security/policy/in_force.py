@@ -11,7 +11,7 @@ from filer.event_log import EventLog
 from filer.stores.store import Store
 from mq.base.errors import Conflict, PolicyChanged
 from mq.security.policy.document import MOST_BYTES, Policy
-from mq.security.policy.policy_object import NOTHING, CorruptPolicy, PolicyObject, Stored, tag_of
+from mq.security.policy.policy_object import NOTHING, CorruptPolicy, NewerPolicy, PolicyObject, Stored, tag_of
 
 POLL_SECONDS = 0.4
 """So often each broker looks whether the policy has changed: with the round trip, it has it within half a second."""
@@ -20,6 +20,11 @@ REMEDY = (
     f"put back a copy of {keys.POLICY} that is whole, or have a broker that still runs write it anew (mq policy show > "
     "policy.toml, mq policy apply policy.toml). If there is neither, delete the object and start the broker: then "
     "nothing is granted by it, and no token is revoked any more, so rotate keys first if any was"
+)
+REMEDY_OF_NEWER = (
+    f"start a broker of the version that has written it, or put back a copy of {keys.POLICY} from before. If there is "
+    "neither, delete the object and start the broker: then nothing is granted by it, and no token is revoked any more, "
+    "so rotate keys first if any was"
 )
 _log = EventLog(__name__)
 
@@ -58,7 +63,8 @@ class PolicyInForce:
             try:
                 found = await self._object.read()
             except CorruptPolicy as error:
-                raise CorruptPolicy(f"{error}; {REMEDY}", error.etag) from error
+                remedy = REMEDY_OF_NEWER if isinstance(error, NewerPolicy) else REMEDY
+                raise CorruptPolicy(f"{error}; {remedy}", error.etag) from error
             self._take(found)
 
     async def watch(self) -> None:
@@ -140,9 +146,12 @@ class PolicyInForce:
             return made
 
     async def _replaceable(self) -> tuple[Policy, str | None]:
-        """The policy that is to be replaced, and its ETag on the store."""
+        """The policy that is to be replaced, and its ETag on the store. Raises `Conflict` if a newer version's is."""
         try:
             found = await self._object.read()
+        except NewerPolicy as error:
+            # All of it would be lost, and what it revokes with it.
+            raise Conflict("policy-newer", f"{error}; change it at a broker of that version") from error
         except CorruptPolicy as error:
             return self.policy, error.etag
         if found.etag is None:

@@ -43,7 +43,7 @@ class PolicyObject:
             return None
 
     async def read(self) -> Stored:
-        """The policy that is there. Raises `CorruptPolicy` and `StoreError`."""
+        """The policy that is there. Raises `CorruptPolicy`, or `NewerPolicy` if it is whole, and `StoreError`."""
         try:
             fetched = await self._store.get(keys.POLICY, stop=_MOST_STORED_BYTES + 1)
         except ObjectNotFound:
@@ -51,6 +51,8 @@ class PolicyObject:
         try:
             # Of the greatest policy, this takes as long as some hundred requests.
             return Stored(await asyncio.to_thread(_parsed, fetched.data), fetched.info.etag)
+        except _NewerFormat as error:
+            raise NewerPolicy(str(error), fetched.info.etag) from error
         except CorruptFile as error:
             raise CorruptPolicy(str(error), fetched.info.etag) from error
 
@@ -96,6 +98,14 @@ class CorruptPolicy(CorruptFile):
         self.etag = etag
 
 
+class NewerPolicy(CorruptPolicy):
+    """The policy is whole, in a format of a newer version: it is that version's to replace."""
+
+
+class _NewerFormat(CorruptFile):
+    """It has a format of a newer version."""
+
+
 def tag_of(policy: Policy) -> str:
     """The ETag of a policy over HTTP: by what it says, so it is the same at each broker."""
     return f'"{policy.version}-{digest_of(policy.sections())[:16]}"'
@@ -112,6 +122,10 @@ def _parsed(data: bytes) -> Policy:
         raise CorruptFile(f"{keys.POLICY} is larger than {_MOST_STORED_BYTES} bytes", key=keys.POLICY)
     content, _ = checked(data, key=keys.POLICY, first="format")
     form, version = content.pop("format", None), content.pop("version", None)
+    if type(form) is int and form > FORMAT:
+        raise _NewerFormat(
+            f"{keys.POLICY} has format {form}, of a newer version: this version knows {FORMAT}", key=keys.POLICY
+        )
     if form != FORMAT:
         raise CorruptFile(f"{keys.POLICY} has format {form!r:.40}: this version knows {FORMAT}", key=keys.POLICY)
     if not isinstance(version, int) or version < 1:

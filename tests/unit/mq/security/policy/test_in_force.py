@@ -11,7 +11,8 @@ from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import FaultKind, ScriptedFaults
 from filer.stores.memory_store import MemoryStore
 from filer.stores.store import Store
-from mq.base.errors import PolicyChanged
+from filer.topic.record_check import with_check
+from mq.base.errors import Conflict, PolicyChanged
 from mq.security.policy.document import Policy, parse_policy
 from mq.security.policy.in_force import PolicyInForce
 from mq.security.policy.policy_object import PolicyObject, tag_of
@@ -123,7 +124,7 @@ async def test_what_cannot_be_read_leaves_in_force_what_was_there(
     if damage == "gone":
         await store.delete([keys.POLICY])
     else:
-        broken = fetched.data.replace(b'"a"', b'"b"') if damage == "bytes" else b'{"format": 2, "version": 9}'
+        broken = fetched.data.replace(b'"a"', b'"b"') if damage == "bytes" else b'{"format": "2", "version": 9}'
         await store.replace(keys.POLICY, broken, etag=fetched.info.etag)
     for _ in range(3):
         await here.policy.refresh()
@@ -142,6 +143,24 @@ async def test_what_cannot_be_read_leaves_in_force_what_was_there(
     assert revoked(successor.policy.policy) == ["a", "c"]
     await here.policy.refresh()
     assert here.failures == 3
+
+
+async def test_a_format_of_a_newer_version_is_not_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither it nor what it revokes is lost, and what was in force here before stays so. A broker does not start."""
+    store = MemoryStore()
+    here = At(store)
+    made = await here.policy.replace(revoking("a"), tag_of(Policy()))
+    etag = (await store.get(keys.POLICY)).info.etag
+    newer = with_check(b'{"format": 2, "version": 9, "revoked": ["c"]}')
+    await store.replace(keys.POLICY, newer, etag=etag)
+    await here.policy.refresh()
+    assert (revoked(here.policy.policy), here.failures, here.heard) == (["a"], 1, [1])
+    assert "policy_unusable" in caplog.text and "has format 2, of a newer version" in caplog.text
+    with pytest.raises(Conflict, match=r"has format 2, .* at a broker of that version") as refused:
+        await here.policy.replace(revoking("a", "b"), tag_of(made))
+    assert refused.value.kind == "policy-newer" and (await store.get(keys.POLICY)).data == newer
+    with pytest.raises(CorruptFile, match=r"has format 2, .*; start a broker of the version that has written it"):
+        await At(store).policy.open()
 
 
 async def test_a_store_that_does_not_answer_keeps_a_broker_from_starting() -> None:
