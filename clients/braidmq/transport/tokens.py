@@ -38,12 +38,15 @@ class Token:
             self._read()
         return self._headers
 
-    def is_renewed(self) -> bool:
-        """Whether the file has another token by now than the one that a broker has just refused."""
-        before = self._headers
-        if self._file is not None:
-            self._read()
-        return self._headers != before
+    def is_renewed(self, refused: str | None) -> bool:
+        """Whether the file has another token by now than that of a request that a broker has just refused.
+
+        `refused` is that request's header `authorization`: another request may have had the file read meanwhile.
+        """
+        if self._file is None or refused is None:
+            return False
+        self._read()
+        return self._headers["authorization"] != refused
 
     def _read(self) -> None:
         """Take what the file has, if it is another one than before."""

@@ -160,9 +160,6 @@ class Transport:
     async def once(self, call: Call, attempt: Try) -> httpx.Response:
         """Try once: return a successful answer, or raise the exception for any other."""
         response = await self.send(call, attempt)
-        if response.status_code == _UNAUTHENTICATED and not _is_stream(call) and self.token.is_renewed():
-            # Nothing was done for the token before. Who renews one in a file and ends the old one stops nobody.
-            response = await self.send(call, attempt)
         if not response.is_success:
             raise refusal(response, publishing=call.publishing)
         return response
@@ -216,6 +213,16 @@ class Transport:
 
     async def send(self, call: Call, attempt: Try, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""
+        response = await self._answer(call, attempt, stream=stream)
+        if response.status_code != _UNAUTHENTICATED or _is_stream(call):
+            return response
+        if not self.token.is_renewed(response.request.headers.get("authorization")):
+            return response
+        # Nothing was done for the token before. Who renews one in a file and ends the old one stops nobody.
+        await response.aclose()
+        return await self._answer(call, attempt, stream=stream)
+
+    async def _answer(self, call: Call, attempt: Try, *, stream: bool) -> httpx.Response:
         address = attempt.address
         url = f"{address}{call.target}" if call.target.startswith("/") else call.target
         if self._closed:

@@ -1,11 +1,12 @@
 """The client at a broker that asks for tokens."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from braidmq import Client, Forbidden, Unauthenticated
+from braidmq import AsyncClient, Client, Forbidden, Unauthenticated
 from braidmq.testing import InMemoryBroker
 from filer.clock import SystemClock
 from tests.support.token_maker import TokenMaker
@@ -76,6 +77,33 @@ def test_a_token_that_is_renewed_in_its_file_stops_nobody_when_the_old_one_ends(
             client.publish("orders-1", f"after {n}")
             maker = another
         assert len(list(client.browse("orders-1"))) == 6
+
+
+async def test_all_requests_that_the_old_token_has_brought_to_a_broker_go_on_with_the_new_one(
+    asking: InMemoryBroker, maker: TokenMaker, tmp_path: Path
+) -> None:
+    """The first that is refused has the file read: the others find nothing new in it, and their own token refused."""
+    grants = "topic:orders-*:manage,publish,read"
+    (tmp_path / "token").write_text(maker.token(grants))
+    async with AsyncClient(asking.url, token_file=tmp_path / "token", upload_threshold_bytes=100) as client:
+        await client.create_topic("orders-1")
+        await client.publish("orders-1", b"x" * 1000)
+        (message,) = [message async for message in client.browse("orders-1")]
+        another = TokenMaker(key_id="next", now_seconds=maker.now_seconds)
+        (tmp_path / "keys.json").write_bytes(another.key_set)
+        async with asyncio.timeout(20):
+            while not await asyncio.to_thread(_is_refused, asking.url, maker):
+                pass
+        with pytest.raises(Unauthenticated):  # and for a second nobody looks at the file of himself
+            await client.topic("orders-1")
+        (tmp_path / "token").write_text(another.token(grants))
+
+        async def payload() -> bytes:
+            async with client.open(message) as opened:
+                return await opened.read()
+
+        told = await asyncio.gather(*(client.topic("orders-1") for _ in range(8)), *(payload() for _ in range(4)))
+        assert told[-1] == b"x" * 1000
 
 
 def _is_refused(url: str, maker: TokenMaker) -> bool:
