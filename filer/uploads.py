@@ -71,40 +71,47 @@ class Reference:
 
 
 class Uploads:
-    """Issues the uploads of one cluster and checks references to them."""
+    """Issues the uploads of one cluster and checks references to them.
+
+    `topic` has the payload on the store. Of a topic group that is the group, and `member` is the topic for which the
+    upload is: one member's is no other's, since who may publish to one may not see what others have.
+    """
 
     def __init__(self, store: Store, clock: Clock, secret: bytes) -> None:
         self._store, self._clock, self._secret = store, clock, secret
 
-    def issue(self, topic: str, size_bytes: int, sha256: str | None) -> Upload:
+    def issue(self, topic: str, size_bytes: int, sha256: str | None, *, member: str | None = None) -> Upload:
         """A new upload id for a payload of that size (and SHA-256, as lower-case hex)."""
         ulid = self._clock.ulid()
         digest = _encode(bytes.fromhex(sha256)) if sha256 else ""
-        mac = self._mac(topic, ulid, str(size_bytes), digest)
-        return self.parse(topic, f"{ulid}.{size_bytes}.{digest}.{mac}")
+        mac = self._mac(topic, member, ulid, str(size_bytes), digest)
+        return self.parse(topic, f"{ulid}.{size_bytes}.{digest}.{mac}", member=member)
 
-    def parse(self, topic: str, upload_id: str) -> Upload:
+    def parse(self, topic: str, upload_id: str, *, member: str | None = None) -> Upload:
         """What was declared when the id was issued. Raises `InvalidInput` if it was not issued for this topic."""
         match = _ID.match(upload_id)
-        if match is None or not hmac.compare_digest(match[4], self._mac(topic, match[1], match[2], match[3] or "")):
+        if match is None or not hmac.compare_digest(
+            match[4], self._mac(topic, member, match[1], match[2], match[3] or "")
+        ):
+            name = topic if member is None else member
             raise InvalidInput(
-                f"{upload_id[:160]!r} was not issued for topic {topic!r}: "
-                f"get an id from POST /v1/topics/{topic}/uploads"
+                f"{upload_id[:160]!r} was not issued for topic {name!r}: get an id from POST /v1/topics/{name}/uploads"
             )
         sha256 = base64.urlsafe_b64decode(match[3] + "=").hex() if match[3] else None
         return Upload(upload_id, int(match[2]), sha256, int(ULID.from_str(match[1]).milliseconds) * 1000)
 
-    def _mac(self, topic: str, ulid: str, size: str, digest: str) -> str:
-        message = "\0".join((topic, ulid, size, digest)).encode()
+    def _mac(self, topic: str, member: str | None, ulid: str, size: str, digest: str) -> str:
+        parts = (topic, ulid, size, digest, *(() if member is None else (member,)))
+        message = "\0".join(parts).encode()
         return _encode(hmac.digest(self._secret, message, "sha256")[:16])
 
-    async def verify(self, topic: str, claim: Claim) -> Reference:
+    async def verify(self, topic: str, claim: Claim, *, member: str | None = None) -> Reference:
         """Check a claim against the stored object; returns what the log stores about it.
 
         An upload can be referred to for a day. The sweep that deletes unreferenced uploads waits longer than that, so
         an object that is verified here still exists when the message is stored. Raises `InvalidInput`.
         """
-        upload = self.parse(topic, claim.upload)
+        upload = self.parse(topic, claim.upload, member=member)
         self._check_fresh(upload)
         try:
             info = await self._store.head(keys.upload(topic, upload.id))

@@ -117,7 +117,7 @@ class Redriver:
         """Raise `InvalidReference` for a letter whose payload is gone, `Conflict` for one that has nowhere to go."""
         discard = f'discard it with {{"ids": ["{segment}-{offset}"], "discard": true}}'
         try:
-            await self._payload(view.runtime.topic, headers)
+            await self._payload(view, headers)
         except InvalidReference as error:
             raise InvalidReference(f"dead letter {segment}-{offset} cannot be redriven: {error}; {discard}") from error
         if view.is_whole_group and not await self._has_member(view, member_of(headers)):
@@ -186,19 +186,23 @@ class Redriver:
         references: list[Reference | None] = []
         for index, headers in enumerate(rows["headers"].to_pylist()):
             try:
-                references.append(await self._payload(view.runtime.topic, headers))
+                references.append(await self._payload(view, headers))
                 kept.append(index)
             except InvalidReference as error:
                 _log.warning("dead_letter_left_out", topic=view.topic, group=group, error=error)
         return rows.take(kept), references
 
-    async def _payload(self, topic: str, headers: Sequence[tuple[str, bytes]] | None) -> Reference | None:
-        """The payload that a letter's headers tell. Raises `InvalidReference` unless it is an upload of the topic."""
+    async def _payload(self, view: TopicView, headers: Sequence[tuple[str, bytes]] | None) -> Reference | None:
+        """The payload that a letter's headers tell. Raises `InvalidReference` unless it is an upload of the topic.
+
+        Of a member of a topic group it has to be that one's own: letters may have been forged.
+        """
         reference = payload_of(headers)
         if reference is None:
             return None
+        topic, member = view.runtime.topic, member_of(headers) if view.is_whole_group else view.member
         try:
-            self._uploads().parse(topic, reference.uri.removeprefix("uploads/"))
+            self._uploads().parse(topic, reference.uri.removeprefix("uploads/"), member=member)
             info = await self._store.head(reference.key(topic))
         except (InvalidInput, ObjectNotFound) as error:
             raise InvalidReference(f"its payload, {reference.uri!r:.200}, is not there: {error}") from error

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from filer.format.requests import RequestId
 from filer.format.schema import TOPIC_FIELD
 from filer.topic.topic_state import TopicState
+from mq.base.errors import Conflict
 from mq.topic.topic_reads import TopicReads
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -44,6 +45,15 @@ class TopicView:
     def is_whole_group(self) -> bool:
         """Whether it is a topic group, with all its members."""
         return self.member is None and self.state.is_grouped
+
+    def check_is_published_to(self) -> None:
+        """Raise `Conflict` for a topic group: its messages are published to its members."""
+        if self.is_whole_group:
+            raise Conflict(
+                "topic-group",
+                f"{self.topic!r} is a topic group: publish to one of its topics, which GET "
+                f"/v1/topic-groups/{self.topic} names",
+            )
 
     @property
     def shown(self) -> TopicState:

@@ -34,11 +34,12 @@ class PayloadUpload:
         broker = self._broker
         if broker.draining.is_set():
             raise Draining()
-        stored_by = (await broker.topics.view(topic)).runtime.topic
+        view = await broker.topics.view(topic)
+        stored_by = view.runtime.topic
         payloads = broker.payloads
         if payloads is None or (broker.store.traits.presigns and scope[PRINCIPAL].sees(stored_by)):
             raise NotFound("upload", "payloads go to the URL that POST …/uploads gave, on the object store itself")
-        upload = broker.uploads.parse(stored_by, upload_id)
+        upload = broker.uploads.parse(stored_by, upload_id, member=view.member)
         if broker.clock.now_us() > upload.expires_us:
             raise InvalidReference(f"upload {upload_id!r} has expired: ask for a new one")
         declared = dict(scope["headers"]).get(b"content-length", b"")

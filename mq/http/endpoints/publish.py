@@ -22,7 +22,6 @@ from filer.segment.next_file import Single, columns_of
 from filer.topic.topic_config import TopicConfig
 from filer.tracing import Span
 from mq.base.errors import (
-    Conflict,
     Draining,
     InvalidReference,
     Malformed,
@@ -192,11 +191,7 @@ class Publisher:
         else:
             async with broker.deadlines.within(broker.deadlines.group()):
                 view = await broker.topics.view(topic)
-        if view.is_whole_group:
-            raise Conflict(
-                "topic-group",
-                f"{topic!r} is a topic group: publish to one of its topics, which GET /v1/topic-groups/{topic} names",
-            )
+        view.check_is_published_to()
         return view
 
     async def finish_single(self, publisher: TopicPublisher, begun: SinglePublish) -> Reply:
@@ -245,7 +240,7 @@ class Publisher:
         self, view: TopicView, rows: Rows, intake: Intake, request: RequestId | None, *, replicated: bool
     ) -> Sequence[Position]:
         """Store the rows of a request whose body the intake holds. Raises errors that `problem_of` can answer."""
-        batch = await self._pin(view.state.topic, rows) if rows.claims else rows.batch
+        batch = await self._pin(view, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return ()
         size_bytes = await intake.hold_rows(batch.num_rows, beside_bytes=view.beside_bytes(batch.num_rows))
@@ -253,12 +248,13 @@ class Publisher:
             view.rows_of(batch), size_bytes, view.request_of(request), replicated=replicated
         )
 
-    async def _pin(self, topic: str, rows: Rows) -> pa.RecordBatch:
+    async def _pin(self, view: TopicView, rows: Rows) -> pa.RecordBatch:
         """The rows with their references, each verified against the store and pinned to the object found there."""
         refs: list[dict[str, str | int | None] | None] = [None] * rows.batch.num_rows
         for row, claim in rows.claims:
             try:
-                refs[row] = (await self._broker.uploads.verify(topic, claim)).to_row()
+                found = await self._broker.uploads.verify(view.runtime.topic, claim, member=view.member)
+                refs[row] = found.to_row()
             except InvalidInput as error:
                 raise InvalidReference(f"row {row}: {error}") from error
         arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]

@@ -34,13 +34,15 @@ def uploads_router(broker: Broker) -> APIRouter:
         """Issue an upload: PUT the payload to `url` with `headers`, then publish `"ref": {"upload": id}`."""
         if broker.draining.is_set():
             raise Draining()
-        stored = (await broker.topics.view(topic)).runtime.topic
+        view = await broker.topics.view(topic)
+        view.check_is_published_to()
+        stored = view.runtime.topic
         wanted = await parse_body(request, UploadRequest)
         path = f"/v1/topics/{topic}/uploads"
         limit_bytes = broker.settings.max_upload_bytes
         if wanted.size > limit_bytes:
             raise BodyTooLarge(f"an upload has at most {limit_bytes} bytes", limit_bytes, path)
-        upload = broker.uploads.issue(stored, wanted.size, wanted.sha256)
+        upload = broker.uploads.issue(stored, wanted.size, wanted.sha256, member=view.member)
         left_seconds = max((upload.expires_us - broker.clock.now_us()) // 1_000_000, 1)
         presigned = None
         # An address has the name of the topic group in it, which not everybody may know who may publish to a member.

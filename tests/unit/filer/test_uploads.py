@@ -58,6 +58,21 @@ def test_other_texts_are_no_ids(uploads: Uploads, text: str) -> None:
         uploads.parse("t", text)
 
 
+def test_what_is_issued_for_one_member_of_a_topic_group_is_no_others(uploads: Uploads) -> None:
+    issued = uploads.issue("shop", 12, None, member="payments")
+    assert uploads.parse("shop", issued.id, member="payments") == issued
+    alone = uploads.issue("shop", 12, None)
+    for upload, topic, member, name in (
+        (issued, "shop", "orders", "orders"),
+        (issued, "shop", None, "shop"),
+        (issued, "payments", None, "payments"),
+        (issued, "market", "payments", "payments"),
+        (alone, "shop", "payments", "payments"),
+    ):
+        with pytest.raises(InvalidInput, match=f"not issued for topic '{name}'.*/v1/topics/{name}/uploads"):
+            uploads.parse(topic, upload.id, member=member)
+
+
 def test_fields_cannot_be_moved_into_each_other(uploads: Uploads) -> None:
     """The MAC is over the fields with borders between them."""
     ulid, size, _, mac = uploads.issue("t", 12, None).id.split(".")

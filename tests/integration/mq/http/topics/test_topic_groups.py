@@ -160,6 +160,60 @@ async def test_payloads_by_reference(broker: HttpBroker) -> None:
     assert not (await read(broker, "orders"))["messages"]
 
 
+async def test_an_upload_of_one_member_is_no_others(broker: HttpBroker) -> None:
+    """Its id may be read where the payload may not: in the topic of dead letters, for example.
+
+    Who knows one reads no payload by it that was uploaded for another topic, and puts nothing in its place.
+    """
+    client = broker.client
+    await create(broker, "orders", "payments")
+    issued = (await client.post("/v1/topics/payments/uploads", json={"size": 4})).raise_for_status().json()
+    put = await client.put(f"/v1/topics/orders/uploads/{issued['upload']}", content=b"evil")
+    assert put.status_code == (404 if broker.broker.store.traits.presigns else 422), put.text
+    (await client.put(issued["url"], content=b"bill", headers=issued["headers"])).raise_for_status()
+    body = {"messages": [{"ref": {"upload": issued["upload"]}}]}
+    refused = check_problem(await client.post("/v1/topics/orders/messages", json=body), 422, "invalid-reference")
+    assert "was not issued for topic 'orders'" in refused["detail"] and "shop" not in refused["detail"]
+    # Nor by a dead letter that names it.
+    (await client.post("/v1/topics/payments/messages", json=body)).raise_for_status()
+    told = (await read(broker, "payments"))["messages"][0]["ref"]
+    headers = {
+        "braid-dead-topic": "orders",
+        "braid-dead-group": "g",
+        "braid-dead-payload": json.dumps({name: told[name] for name in ("uri", "size", "etag", "sha256")}),
+    }
+    (await client.put("/v1/topics/orders/groups/g", json={"mode": "queue"})).raise_for_status()
+    (await client.put("/v1/topics/orders.dead")).raise_for_status()
+    forged = {"messages": [{"value": "x", "headers": headers}]}
+    (await client.post("/v1/topics/orders.dead/messages", json=forged)).raise_for_status()
+    check_problem(
+        await client.post("/v1/topics/orders/groups/g/redrive", json={"max": 1}), 422, "invalid-reference", "not issued"
+    )
+    assert not (await read(broker, "orders"))["messages"]
+    check_problem(await client.post("/v1/topics/shop/uploads", json={"size": 4}), 409, "topic-group")
+
+
+@pytest.mark.parametrize("by", ["orders", "shop"])
+async def test_a_payload_of_a_member_comes_back_from_the_dead_letters(memory_broker: HttpBroker, by: str) -> None:
+    """Of a group of the member, and of one of the whole topic group."""
+    client = memory_broker.client
+    await create(memory_broker, "orders", "payments")
+    issued = (await client.post("/v1/topics/orders/uploads", json={"size": 4})).raise_for_status().json()
+    (await client.put(issued["url"], content=b"bill")).raise_for_status()
+    body = {"messages": [{"ref": {"upload": issued["upload"]}}]}
+    (await client.post("/v1/topics/orders/messages", json=body)).raise_for_status()
+    group = f"/v1/topics/{by}/groups/g"
+    claimed = (await client.post(f"{group}/claims", json={"wait": SECONDS})).raise_for_status().json()
+    told = [{"id": each["id"], "claim": each["claim"]} for each in claimed["messages"]]
+    (await client.post(f"{group}/releases", json={"messages": told, "dead": True})).raise_for_status()
+    async with asyncio.timeout(SECONDS):
+        while (await client.post(f"{group}/redrive", json={"max": 1})).raise_for_status().json()["redriven"] != 1:
+            await asyncio.sleep(0.05)
+    back = (await read(memory_broker, "orders"))["messages"][-1]
+    assert back["headers"] == {"braid-redriven-group": "g"}
+    assert (await client.get(back["ref"]["url"])).content == b"bill"
+
+
 async def test_description_lists_and_route(memory_broker: HttpBroker) -> None:
     client = memory_broker.client
     await create(memory_broker, "orders", "payments")
