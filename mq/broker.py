@@ -51,6 +51,7 @@ from mq.limits.front_store import FrontStore
 from mq.limits.quotas import Quotas
 from mq.limits.read_budget import ReadBudget
 from mq.limits.reads import Reads, Streams
+from mq.limits.storage_watch import StorageWatch
 from mq.limits.turns import Turns
 from mq.limits.upload_streams import UploadStreams
 from mq.maintenance.maintenance import Maintenance
@@ -514,6 +515,7 @@ class Broker:
             (self.scrubber, "scrub"),
             (self.traffic_reporter, "reports"),
             (self.scaling_controller, "scaling"),
+            (StorageWatch(self.quotas, self.clock, self.coordinator.leads), "storage of quotas"),
         ):
             self._loops.append(asyncio.create_task(run.run(), name=name))
         self._loops.append(asyncio.create_task(self.faults.recheck(self.topics.refresh), name="recheck records"))

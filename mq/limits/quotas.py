@@ -8,6 +8,7 @@ broken off in its middle, and over a second or so nobody gets more than the rate
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import inf
 
 from mq.base.errors import QuotaExceeded
@@ -20,6 +21,8 @@ from mq.security.policy.limits import Limits
 
 MOST_SHARES = 4096
 """So many principals are known at a time: some megabytes, whatever an issuer calls its subjects."""
+SHOWN_SECONDS = 300.0
+"""What is stored is told for so long after it was measured."""
 _LEAST = 1 - 1e-9
 """Whole requests, topics and bytes are taken, as far as sums of fractions go."""
 _HOUR_SECONDS = 3600.0
@@ -187,6 +190,14 @@ async def _nothing_stored(_: Pattern) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class StorageUse:
+    """The share of a quota's `storage_bytes` that its topics have, and how long ago that was measured."""
+
+    ratio: float
+    age_seconds: float
+
+
 class Quotas:
     """The shares of all principals that have a quota. Belongs to one event loop.
 
@@ -229,22 +240,35 @@ class Quotas:
         except KeyError:
             return self._add(name, self._decisions)
 
-    def storage_used_ratios(self) -> dict[str, float]:
-        """By what a quota says of topics, the share of the least such quota that they have, as of now and then.
+    def storage_used(self) -> dict[str, StorageUse]:
+        """By what a quota says of topics, how much they have of the least such quota, as it was measured last.
 
-        Who asks has it measured for the next time.
+        Whoever asks has nothing measured: what was not measured for `SHOWN_SECONDS` is left out.
         """
+        found: dict[str, StorageUse] = {}
+        for topics, (meter, limit_bytes) in self._least_storage().items():
+            age_seconds = meter.age_seconds
+            if age_seconds is not None and age_seconds <= SHOWN_SECONDS:
+                found[topics] = StorageUse(meter.used_bytes / limit_bytes, age_seconds)
+        return found
+
+    def measure_storage(self) -> None:
+        """Have the storage of all quotas measured, what was not measured just now."""
+        for meter, _ in self._least_storage().values():
+            meter.look_again()
+
+    def _least_storage(self) -> dict[str, tuple[StorageMeter, int]]:
+        """By what a quota says of topics, what they have, and the least `storage_bytes` of such quotas."""
         policy = self._policy_of()
         if policy is not self._policy:
             self._take(policy)
-        least: dict[str, int] = {}
+        least: dict[str, tuple[StorageMeter, int]] = {}
         for quota in () if policy is None else policy.quotas:
             meter, limit_bytes = self._meter(quota.limits), quota.limits.storage_bytes
             if meter is not None and limit_bytes is not None:
                 topics = str(quota.limits.stored)
-                least[topics] = min(limit_bytes, least.get(topics, limit_bytes))
-                meter.look_again()
-        return {topics: self._meters[topics].used_bytes / limit_bytes for topics, limit_bytes in least.items()}
+                least[topics] = (meter, min(limit_bytes, least.get(topics, (meter, limit_bytes))[1]))
+        return least
 
     def _take(self, policy: Policy | None) -> None:
         before = () if self._policy is None else self._policy.quotas

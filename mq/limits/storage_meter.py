@@ -28,6 +28,7 @@ class StorageMeter:
         # What is on its way now, all that was stored until now, and until the last measurement began.
         self._coming_bytes = self._stored_bytes = self._before_bytes = 0
         self._due_seconds = now_seconds()
+        self._measured_seconds: float | None = None
         self._measuring: asyncio.Task[None] | None = None
 
     @property
@@ -38,6 +39,11 @@ class StorageMeter:
         not at all.
         """
         return self._measured_bytes + self._stored_bytes - self._before_bytes + self._coming_bytes
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How long ago the last measurement began that came to an end; None if there was none."""
+        return None if self._measured_seconds is None else self._now_seconds() - self._measured_seconds
 
     def refusal(self, topic: str, limit_bytes: int) -> QuotaExceeded | None:
         """Why nothing may be published to that topic now; None if something may be."""
@@ -85,10 +91,10 @@ class StorageMeter:
             self._measuring.cancel()
 
     async def _look(self) -> None:
-        before_bytes = self._stored_bytes
+        before_bytes, began_seconds = self._stored_bytes, self._now_seconds()
         try:
             self._measured_bytes = await self._measure(self._topics)
-            self._before_bytes = before_bytes
+            self._before_bytes, self._measured_seconds = before_bytes, began_seconds
         except BraidError as error:
             # What was measured before counts on, and all that was stored since.
             _log.warning("storage_not_measured", topics=str(self._topics), error=error)

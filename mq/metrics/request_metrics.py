@@ -1,6 +1,6 @@
 """Metrics of connections and requests, and of the memory that they take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -66,6 +66,12 @@ class RequestMetrics:
             ["topics"],
             registry=registry,
         )
+        self.storage_quota_age = Gauge(
+            "braidmq_storage_quota_age_seconds",
+            "How long ago it was measured what the topics of a storage quota have.",
+            ["topics"],
+            registry=registry,
+        )
         self.audit_failures = Counter(
             "braidmq_audit_failures", "Records of the audit trail that could not be stored.", registry=registry
         )
@@ -77,6 +83,14 @@ class RequestMetrics:
         )
         for reason in ("refused", "unknown"):
             self.loads_failed.labels(reason)
+
+    def show_storage(self, used: Mapping[str, tuple[float, float]]) -> None:
+        """What topics of quotas have of these, as a ratio, and how many seconds ago that was measured."""
+        for gauge in (self.storage_quota_used, self.storage_quota_age):
+            gauge.clear()
+        for topics, (ratio, age_seconds) in used.items():
+            self.storage_quota_used.labels(topics).set(ratio)
+            self.storage_quota_age.labels(topics).set(age_seconds)
 
     def count_connections(self, count: Callable[[], int]) -> None:
         """Have the connections of one more listener be counted."""

@@ -141,9 +141,9 @@ def _rendered(broker: Broker) -> Steps[bytes]:
     metrics.requests.front_store_limit_bytes.set(broker.front_store.limit_bytes)
     metrics.requests.recent_bytes.set(broker.front_store.recent_bytes)
     metrics.requests.read_bytes.set(broker.read_budget.held_bytes)
-    metrics.requests.storage_quota_used.clear()
-    for topics, ratio in broker.quotas.storage_used_ratios().items():
-        metrics.requests.storage_quota_used.labels(topics).set(ratio)
+    metrics.requests.show_storage(
+        {topics: (use.ratio, use.age_seconds) for topics, use in broker.quotas.storage_used().items()}
+    )
     metrics.cluster.ready.set(broker.readiness.ready)
     metrics.cluster.leads.set(coordinator.leads())
     metrics.cluster.see_touch(coordinator.in_touch())

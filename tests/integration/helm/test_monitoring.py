@@ -31,7 +31,7 @@ from tests.support.net.authority import Authority
 
 TOKEN = "braidmq_a-token-of-tests"
 LAGS_SECONDS = 60
-POLICY = {"quotas": [{"principal": "shop*", "storage_bytes": 1_000_000, "storage_topics": "orders-*"}]}
+POLICY = {"quotas": [{"principal": "admin", "storage_bytes": 1_000_000, "storage_topics": "birds*"}]}
 BY_ALERT = pytest.mark.parametrize("name", alerts())
 BY_PANEL = pytest.mark.parametrize("panel", list(panels()), ids=str)
 PLACEHOLDER = re.compile(r"\{\{\s*\$labels\.(\w+)\s*\}\}")
@@ -77,13 +77,13 @@ def _use(client: httpx.Client) -> None:
 
 
 def _all_series(client: httpx.Client) -> Series:
-    """Once there are those of groups, which are measured now and then."""
+    """Once there are those of groups and of storage, which are measured now and then."""
     deadline = time.monotonic() + LAGS_SECONDS
     while True:
         found = series_of(client.get("/metrics").raise_for_status().text)
-        if "braidmq_group_lag_is_at_most" in found:
+        if {"braidmq_group_lag_is_at_most", "braidmq_storage_quota_used_ratio"} <= found.keys():
             return found
-        assert time.monotonic() < deadline, "no lag was measured"
+        assert time.monotonic() < deadline, "no lag was measured, or no storage"
         time.sleep(0.2)
 
 

@@ -16,13 +16,15 @@ from websockets.exceptions import InvalidStatus
 
 from filer import keys
 from filer.clock import SystemClock
+from filer.stores.decorators.failing_store import FailingStore
+from filer.stores.decorators.faults import ScriptedFaults
 from filer.stores.memory_store import MemoryStore
 from filer.stores.open_store import open_store
 from filer.stores.store_address import StoreAddress
 from filer.topic.record_check import with_check
 from mq.base.settings import BrokerSettings
 from mq.http.endpoints.policy import _MOST_BODY_BYTES
-from mq.limits import storage_meter
+from mq.limits import storage_meter, storage_watch
 from mq.limits.quotas import Share
 from mq.security.access import access_of
 from mq.topic.topic_publisher import TopicPublisher
@@ -368,6 +370,50 @@ async def test_what_is_stored_past_the_quota_is_told(
     async with asyncio.timeout(10):
         while (await publish("orders-1", 5)).status_code != 200:
             pass
+
+
+async def test_a_scrape_tells_what_was_measured_of_storage_and_asks_the_store_nothing(
+    tmp_path: Path, maker: TokenMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart, when measuring takes reads of the store."""
+    monkeypatch.setattr(storage_meter, "APART_SECONDS", 0.0)
+    monkeypatch.setattr(storage_watch, "WATCH_SECONDS", 3600.0)
+    asked: list[str] = []
+
+    def note(point: str, key: str) -> None:
+        if point.startswith("before") and key.startswith("topics/orders/"):
+            asked.append(f"{point} {key}")
+
+    admin, memory = bearer(maker.token(*EVERYTHING, sub="ada")), MemoryStore()
+    (tmp_path / "keys.json").write_bytes(maker.key_set)
+    settings = {"authorizer": "tokens", "token_keys": tmp_path / "keys.json", "maintenance_interval": 3600}
+    async with http_broker(memory, **settings) as broker:
+        (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+        published = await broker.client.post("/v1/topics/orders/messages", content=os.urandom(50_000), headers=admin)
+        published.raise_for_status()
+        quota = {"principal": "shop", "storage_bytes": 100_000, "storage_topics": "orders"}
+        (await put(broker, admin, quotas=[quota])).raise_for_status()
+    store = FailingStore(memory, ScriptedFaults(), clock=SystemClock(), on_point=note)
+    async with http_broker(store, **settings) as broker:
+
+        async def scrape() -> dict[str, float]:
+            lines = (await broker.client.get("/metrics", headers=admin)).raise_for_status().text.splitlines()
+            told = (line.rsplit(" ", 1) for line in lines if line.startswith("braidmq_storage_quota_"))
+            return {name: float(value) for name, value in told}
+
+        async with asyncio.timeout(30):
+            while broker.broker.topics.get("orders") is None:
+                await asyncio.sleep(0.01)
+            asked.clear()
+            assert [await scrape() for _ in range(5)] == [{}] * 5 and asked == []
+            broker.broker.quotas.measure_storage()
+            while not (told := await scrape()):
+                await asyncio.sleep(0.01)
+        assert asked, "what measuring takes is seen here"
+        assert 0.5 <= told['braidmq_storage_quota_used_ratio{topics="orders"}'] < 0.6
+        asked.clear()
+        ages = [(await scrape())['braidmq_storage_quota_age_seconds{topics="orders"}'] for _ in range(5)]
+        assert ages == sorted(ages) and 0.0 <= ages[0] < ages[-1] < 30.0 and asked == []
 
 
 async def test_topics_that_are_created_at_once_count(broker: HttpBroker, maker: TokenMaker) -> None:

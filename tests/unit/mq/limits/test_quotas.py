@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from filer.clock import ManualClock, settle
 from filer.errors import InvalidInput
 from mq.base.errors import QuotaExceeded
-from mq.limits.quotas import MOST_SHARES, Quotas, Share
+from mq.limits.quotas import MOST_SHARES, SHOWN_SECONDS, Quotas, Share, StorageUse
+from mq.limits.storage_watch import WATCH_SECONDS, StorageWatch
 from mq.security.caller import Seat
 from mq.security.grants import Pattern
 from mq.security.needs import Need
@@ -198,11 +200,12 @@ def test_what_a_newer_version_wrote_counts_as_far_as_it_is_safe() -> None:
         parse_policy(document)
 
 
-async def test_the_storage_of_the_least_quota_is_told() -> None:
-    """Whoever asks has it measured for the next time."""
-    stored = {"orders-*": 90, "birds": 10}
+async def test_the_storage_of_the_least_quota_is_told_as_it_was_measured() -> None:
+    """Whoever asks has nothing measured. Figures that are old are not told."""
+    stored, seconds, measured = {"orders-*": 90, "birds": 10}, [100.0], []
 
     async def measure(topics: Pattern) -> int:
+        measured.append(str(topics))
         return stored[str(topics)]
 
     quotas = [
@@ -210,9 +213,38 @@ async def test_the_storage_of_the_least_quota_is_told() -> None:
         for principal, most, topics in (("a", 1000, "orders-*"), ("b", 100, "orders-*"), ("c", 20, "birds"))
     ]
     policy = parse_policy({"quotas": [*quotas, {"principal": "d", "streams": 1}]})
-    told = Quotas(lambda: policy, lambda: 100.0, measure)
-    assert told.storage_used_ratios() == {"orders-*": 0.0, "birds": 0.0}
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert told.storage_used_ratios() == {"orders-*": 0.9, "birds": 0.5}
-    assert Quotas(lambda: None, lambda: 0.0).storage_used_ratios() == {}
+    told = Quotas(lambda: policy, lambda: seconds[0], measure)
+    assert told.storage_used() == {}
+    await settle()
+    assert told.storage_used() == {} and measured == []
+    told.measure_storage()
+    await settle()
+    assert told.storage_used() == {"orders-*": StorageUse(0.9, 0.0), "birds": StorageUse(0.5, 0.0)}
+    stored["birds"], seconds[0] = 15, 100.0 + SHOWN_SECONDS
+    assert told.storage_used() == {"orders-*": StorageUse(0.9, SHOWN_SECONDS), "birds": StorageUse(0.5, SHOWN_SECONDS)}
+    await settle()
+    assert sorted(measured) == ["birds", "orders-*"]
+    seconds[0] += 1
+    assert told.storage_used() == {}
+    told.measure_storage()
+    await settle()
+    assert told.storage_used()["birds"] == StorageUse(0.75, 0.0)
+    assert Quotas(lambda: None, lambda: 0.0).storage_used() == {}
+
+
+async def test_the_broker_that_leads_measures_storage_where_nobody_publishes() -> None:
+    leads, measured, clock = [False], [], ManualClock()
+
+    async def measure(topics: Pattern) -> int:
+        measured.append(str(topics))
+        return 5
+
+    policy = parse_policy({"quotas": [{"principal": "a", "storage_bytes": 10, "storage_topics": "birds"}]})
+    quotas = Quotas(lambda: policy, clock.monotonic_seconds, measure)
+    watching = asyncio.create_task(StorageWatch(quotas, clock, lambda: leads[0]).run())
+    await settle()
+    for leads[0], most in ((False, 0), (True, 1), (True, 2), (False, 2)):
+        await clock.advance(WATCH_SECONDS)
+        assert len(measured) == most
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
