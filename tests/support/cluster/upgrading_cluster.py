@@ -15,12 +15,12 @@ class UpgradingCluster(Cluster):
         super().__init__(*arguments, **named)
         self._arguments_of: dict[str, Sequence[str]] = {}
 
-    async def upgrade(self, name: str) -> None:
-        """Drain a broker and start this version in its stead, with the same options."""
+    async def upgrade(self, name: str, *more: str) -> None:
+        """Drain a broker and start this version in its stead, with the same options, and with `more`."""
         code = await self.drain(name)
         member = self.brokers[name]
         assert code == 0, f"{name} ended with {code}:\n{member.process.log[-2000:]}"
-        member.process = BrokerProcess(args=self._arguments_of[name], env=self.store.environment)
+        member.process = BrokerProcess(args=[*self._arguments_of[name], *more], env=self.store.environment)
         member.end.push(member.process)
         await self.start(name)
 
