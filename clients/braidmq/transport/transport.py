@@ -214,13 +214,14 @@ class Transport:
     async def send(self, call: Call, attempt: Try, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""
         response = await self._answer(call, attempt, stream=stream)
-        if response.status_code != _UNAUTHENTICATED or _is_stream(call):
-            return response
-        if not self.token.is_renewed(response.request.headers.get("authorization")):
-            return response
-        # Nothing was done for the token before. Who renews one in a file and ends the old one stops nobody.
-        await response.aclose()
-        return await self._answer(call, attempt, stream=stream)
+        while response.status_code == _UNAUTHENTICATED and not _is_stream(call):
+            if not self.token.is_renewed(response.request.headers.get("authorization")):
+                break
+            # Nothing was done for the token before. Who renews one in a file and ends the old one stops nobody, also
+            # where a poll waits for longer than each of them counts.
+            await response.aclose()
+            response = await self._answer(call, attempt, stream=stream)
+        return response
 
     async def _answer(self, call: Call, attempt: Try, *, stream: bool) -> httpx.Response:
         address = attempt.address
