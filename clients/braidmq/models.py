@@ -226,10 +226,14 @@ class Route(_Answer):
 
 
 class Broker(_Answer):
-    """One broker of the cluster. `segments` is the number of open segments that it owns, if the cluster knows."""
+    """One broker of the cluster. `segments` is the number of open segments that it owns, if the cluster knows.
+
+    `peer_url` is where other brokers call it, if it has a port for them; whoever may observe the cluster is told.
+    """
 
     broker: str
     url: str | None = None
+    peer_url: str | None = None
     zone: str | None = None
     version: str | None = None
     state: str
@@ -265,12 +269,17 @@ class DamagedTopic(_Answer):
 
 
 class Cluster(_Answer):
-    """The brokers, the leader among them, the transitions under way, and the topics of which objects are damaged."""
+    """The brokers, the leader among them, the transitions under way, and the topics of which objects are damaged.
+
+    `peer_keys` is whether the asked broker demands of others that they prove by keys who they are: `required`,
+    `optional` or `none`. Whoever may observe the cluster is told.
+    """
 
     cluster: str
     version: str
     leader: str | None
     brokers: tuple[Broker, ...]
+    peer_keys: str | None = None
     transitions: tuple[dict[str, Any], ...] = ()
     damaged: tuple[DamagedTopic, ...] = ()
 

@@ -1,5 +1,6 @@
 """The checks of `mq doctor`."""
 
+import asyncio
 import os
 import platform
 import resource
@@ -25,6 +26,7 @@ from filer.errors import BraidError
 from filer.stores.fence_check import check_fencing
 from filer.stores.store import Store
 from mq.base.version import VERSION
+from mq.cli.diagnosis.peer_port import CALL, look_at, of_call, of_keys, of_ports, outcome_of
 from mq.cli.failures import CommandFailed
 
 Result = Literal["ok", "warning", "failed"]
@@ -111,7 +113,34 @@ async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
         await _check("readiness", lambda: _readiness(client)),
         await _check("topics", lambda: _topics(client)),
         Finding("damage", *_damage(cluster)),
+        *await _peer_findings(client, cluster, clock),
     ]
+
+
+async def _peer_findings(client: AsyncClient, cluster: Cluster, clock: Clock) -> list[Finding]:
+    """How brokers call each other, as far as one sees it who is none."""
+    keys_outcome = of_keys(cluster)
+    findings = [await _check("calls of brokers", lambda: _call_of_brokers(client))]
+    if keys_outcome is not None:
+        findings.append(Finding("keys of brokers", *keys_outcome))
+    findings.append(Finding("port for brokers", *of_ports(cluster)))
+    proves_by_keys = cluster.peer_keys == "required"
+    ports = [(each.broker, each.peer_url) for each in cluster.brokers if each.peer_url]
+    # At once: a firewall that says nothing makes each of them wait.
+    looks = await asyncio.gather(*(look_at(url, clock) for _, url in ports))
+    for (name, url), seen in zip(ports, looks, strict=True):
+        findings.append(Finding("port for brokers", *outcome_of(name, url, seen, proves_by_keys=proves_by_keys)))
+    return findings
+
+
+async def _call_of_brokers(client: AsyncClient) -> _Outcome:
+    """Whether who is no broker is refused where clients are served."""
+    try:
+        async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=broker_tls(), trust_env=False) as http:
+            answer = await http.get(f"{client.url}{CALL}")
+    except httpx.HTTPError as error:
+        return "warning", f"{CALL} has no answer: {type(error).__name__}: {error}"
+    return of_call(shown(client.url), answer.status_code)
 
 
 async def _check(name: str, check: Callable[[], Awaitable[_Outcome]]) -> Finding:

@@ -29,13 +29,14 @@ def cluster_router(broker: Broker) -> APIRouter:
         """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged.
 
         Who may not observe the cluster gets the brokers' addresses, which clients need, and what concerns topics that
-        one may observe.
+        one may observe. `peer_url` and `peer_keys`, how brokers call each other, are null then.
 
         `topics_loading` is how many topics a broker without a cluster has still to read after its start: they are not
         counted yet. It is null until their names are known.
         """
         principal = principal_of(request)
-        if principal.grants.allow_on_cluster("observe"):
+        may_observe = principal.grants.allow_on_cluster("observe")
+        if may_observe:
             owned = await broker.segment_counts.by_owner()
             brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
         else:
@@ -51,6 +52,7 @@ def cluster_router(broker: Broker) -> APIRouter:
                 "version": VERSION,
                 "leader": broker.coordinator.leader(),
                 "brokers": brokers,
+                "peer_keys": _peer_keys(broker) if may_observe else None,
                 "transitions": transitions,
                 "topics_loading": broker.loading.left if broker.settings.zookeeper is None else 0,
                 "damaged": [each for each in _damaged_topics(broker) if principal.sees(str(each["topic"]))],
@@ -172,12 +174,20 @@ def _broker(broker: Broker, info: BrokerInfo, segments: int | None) -> dict[str,
     return {
         "broker": info.id,
         "url": info.url,
+        "peer_url": None if segments is None else info.peer_url or None,
         "zone": info.zone,
         "version": info.version,
         "state": "draining" if draining else "running",
         "segments": segments,
         "pending_bytes": None if segments is None else _pending_bytes(broker, info),
     }
+
+
+def _peer_keys(broker: Broker) -> str:
+    """Whether other brokers have to prove by keys who they are."""
+    if broker.peer_keys is None:
+        return "none"
+    return "optional" if broker.settings.peer_keys_optional else "required"
 
 
 def _pending_bytes(broker: Broker, info: BrokerInfo) -> int | None:

@@ -4,6 +4,7 @@ import contextlib
 import re
 import ssl
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ import orjson
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from braidmq import AsyncClient
+from filer.clock import SystemClock
 from filer.errors import InvalidConfig
 from filer.stores.memory_store import MemoryStore
+from mq.cli.diagnosis.checks import Finding, broker_findings
+from mq.cli.diagnosis.peer_port import look_at, outcome_of
 from mq.peers.calls import CALLS, PREFIX, SECRET_HEADER
 from mq.security.needs import NEEDS
 from tests.support.broker.http_broker import TIMEOUT_SECONDS, HttpBroker, http_broker
@@ -188,6 +193,52 @@ async def test_a_port_for_brokers_demands_one_of_all(cluster: PrivateCluster) ->
     with pytest.raises(InvalidConfig, match=r"has no listener for brokers.* give this one --peer-port-optional until"):
         await cluster.start("b", **cluster.own())
     assert cluster.names == {"a"}
+
+
+async def test_doctor_sees_where_brokers_call_each_other_as_somebody_who_is_none(
+    cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BRAIDMQ_CA", str(cluster.public.ca))
+
+    async def told() -> dict[str, list[Finding]]:
+        async with AsyncClient(cluster.up["a"].url) as client:
+            found: dict[str, list[Finding]] = {}
+            for each in await broker_findings(client, SystemClock()):
+                found.setdefault(each.check, []).append(each)
+            return found
+
+    await cluster.start("a")
+    found = await told()
+    assert [each.result for each in found["calls of brokers"]] == ["ok"]
+    assert [(each.result, each.detail) for each in found["port for brokers"]] == [
+        ("ok", "none: brokers call each other at the port for clients")
+    ]
+    await cluster.stop("a")
+    await cluster.start("a", **cluster.own(cluster.private.sign("a", until=timedelta(days=30))), **OPTIONAL)
+    await cluster.start("b")
+    (ports, of_a) = (await told())["port for brokers"]
+    assert ports.result == "warning" and re.fullmatch(r"b\.\w+ have none, the others do: .*--peer-port", ports.detail)
+    assert of_a.result == "ok" and "closes the connection of who is no broker, shows a certificate that ends in" in (
+        of_a.detail
+    )
+    await cluster.stop("b")
+    (tmp_path / "keys").write_text(f"k1 {'ab' * 32}")
+    await cluster.start("b", **cluster.own(), peer_keys=tmp_path / "keys", peer_keys_optional=True, **OPTIONAL)
+    found = await told()
+    assert [each.result for each in found["keys of brokers"]] == ["warning"], "the first one has none"
+    ports, of_a, of_b = found["port for brokers"]
+    assert (ports.result, of_a.result, of_b.result) == ("ok", "ok", "warning")
+    assert of_b.detail.startswith("b.") and "ends in 1.0 days" in of_b.detail
+
+
+async def test_doctor_tells_of_a_port_for_brokers_that_asks_for_no_certificate(cluster: PrivateCluster) -> None:
+    """It speaks TLS as the port for clients does; without that, on this machine alone."""
+    await cluster.start("a", peer_port=0)
+    seen = await look_at(cluster.up["a"].peer_url, SystemClock())
+    assert (seen.has_tls, seen.status) == (True, 403) and seen.left_seconds is not None
+    assert 0 < seen.left_seconds < 2 * 86_400
+    result, detail = outcome_of("a", cluster.up["a"].peer_url, seen, proves_by_keys=False)
+    assert result == "warning" and "--peer-tls-ca" in detail
 
 
 async def test_a_cluster_goes_from_one_port_to_two_and_back_broker_after_broker(cluster: PrivateCluster) -> None:
