@@ -9,6 +9,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from mq.process.garbage import spare_what_is_loaded
+from mq.process.memory_pool import choose_memory_pool
 from tests.support.analysed_once import analyse_endpoints_once
 from tests.support.net.shared_certificates import share_certificates
 from tests.support.spark.session import spark_session, start_java_quickly
@@ -26,6 +27,8 @@ share_certificates()
 start_java_quickly()
 start_python_quickly()
 lower_priority_of_last_worker()
+# As a broker's process. Arrow's own choice, mimalloc, has crashed in processes that begin and end many threads.
+choose_memory_pool()
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("suite", deadline=None, max_examples=few_or_many(40, 100))
 settings.load_profile("suite")

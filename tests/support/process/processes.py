@@ -15,7 +15,7 @@ from typing import Protocol
 
 REPOSITORY = Path(__file__).parents[3]
 STOP_SECONDS = 10
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 _GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST_PORT = 10_000
 
