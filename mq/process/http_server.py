@@ -67,6 +67,8 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, and wait for the answers to those that there are."""
+        # Uvicorn asks those to end that it has now. One that is being accepted would keep it waiting until it is idle.
+        self.watch.ending = True
         if self._door is not None:
             # Uvicorn does not know of them, and would wait for them.
             self._door.close()

@@ -242,6 +242,8 @@ class LimitedProtocol(KnownCallerProtocol):
             self.caller = self.caller._replace(certificate=ShownCertificate(shown.name, shown.until_seconds))
         transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._watch.carry_out(self._connections.admit(self, self.caller.address))
+        if self._watch.ending:
+            self.shutdown()
 
     def pause(self) -> None:
         """Read nothing for now."""

@@ -29,7 +29,7 @@ class WatchedConnection(Connection, Protocol):
 
 
 class ConnectionWatch:
-    """Looks after all connections of a broker."""
+    """Looks after all connections of a broker. With `ending`, one that comes now is closed: it came too late."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class ConnectionWatch:
         self.new_request_id, self.on_connect, self.users = new_request_id, on_connect, users
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted, self.half_heads = Unwanted(clock), HalfHeads()
+        self.ending = False
         # What all connections read to, which belong to one event loop.
         self.scratch = memoryview(bytearray(PIECE_BYTES))
         self._clock = clock

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+import uvloop
 from prometheus_client import generate_latest
 
 from filer.clock import SystemClock
@@ -18,6 +19,7 @@ from leader.membership.coordinator import InProcessCoordinator
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
 from mq.process import drain_watch
+from mq.process.http_server import HttpServer
 from mq.process.listen import Listening
 from mq.process.server import DrainTimeout, serve_until_stop
 from mq.process.stop_signals import StopSignals
@@ -139,3 +141,31 @@ async def test_it_names_the_requests_and_ends_with_the_last(caplog: pytest.LogCa
         assert not running.done()
     await asyncio.wait_for(running, SECONDS)
     assert "segment" not in caplog.text
+
+
+@pytest.mark.parametrize("rounds", range(6))
+def test_a_connection_that_is_being_accepted_does_not_hold_it_up(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop, a broker's own, accepts it so many rounds before the server ends the connections it knows."""
+    shutdown = HttpServer.shutdown
+    process = Process()
+    late = contextlib.ExitStack()
+
+    async def begin_late(self: HttpServer, sockets: list[socket.socket] | None = None) -> None:
+        late.enter_context(socket.create_connection(("127.0.0.1", process.port)))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        await shutdown(self, sockets)
+
+    async def ends_in_time() -> bool:
+        running = asyncio.create_task(process.run())
+        await process.started()
+        process.asked.set()
+        await asyncio.wait([running], timeout=SECONDS / 2)
+        in_time = running.done()
+        late.close()
+        await running
+        return in_time
+
+    monkeypatch.setattr(HttpServer, "shutdown", begin_late)
+    with late:
+        assert uvloop.run(ends_in_time())

@@ -39,6 +39,8 @@ from mq.tracing.tracer import NO_TRACER, Tracer
 HOST = "127.0.0.1"
 TIMEOUT_SECONDS = 30
 STOP_SECONDS = 10
+# The event loop has a transport so many rounds after it has accepted a connection.
+ACCEPT_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ async def http_broker(
             watches[0].users = users
         watching = [asyncio.create_task(each) for each in (*(one.run() for one in watches), certificates.watch())]
         made = zip((_for_clients, _for_brokers), listening, watches, strict=False)
-        servers = [_Server(config(broker, watch, is_fast, each.tls)) for config, each, watch in made]
+        servers = [_Server(config(broker, watch, is_fast, each.tls), watch) for config, each, watch in made]
         serving = [
             asyncio.create_task(server.serve(sockets=[each.sock]))
             for server, each in zip(servers, listening, strict=True)
@@ -191,9 +193,9 @@ async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> Non
 class _Server(uvicorn.Server):
     """uvicorn's server without its two sleeps of a tenth of a second at the end, most of the time of a short test."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, watch: ConnectionWatch) -> None:
         super().__init__(config)
-        self._stopped = asyncio.Event()
+        self._watch, self._stopped = watch, asyncio.Event()
 
     def stop(self) -> None:
         self.should_exit = True
@@ -204,6 +206,8 @@ class _Server(uvicorn.Server):
         await self._stopped.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._watch.ending = True
+        await self._accept_no_more()
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
@@ -212,6 +216,14 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wait_tasks_to_complete(), STOP_SECONDS)
+
+    async def _accept_no_more(self) -> None:
+        """A connection that asyncio accepts while its server is closed is never closed: `Server._attach` fails."""
+        loop = asyncio.get_running_loop()
+        for sock in (each for server in self.servers for each in server.sockets):
+            loop.remove_reader(sock)
+        for _ in range(ACCEPT_ROUNDS):
+            await asyncio.sleep(0)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
