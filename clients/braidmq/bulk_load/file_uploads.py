@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -97,7 +98,7 @@ class FileUploads:
         target = await self._target(file, attempt, compare=False)
         headers = {**target.get("headers", {}), "content-length": str(file.data.size)}
         url = put_target(target["url"], f"{self._path}/files/{file.segment}/{file.base_offset}")
-        call = Call(target.get("method", "PUT"), url, content=_chunks(file.data), headers=headers)
+        call = Call(target.get("method", "PUT"), url, content=partial(_chunks, file.data), headers=headers)
         response = await self._transport.send(call, attempt)
         if response.is_success:
             return

@@ -49,7 +49,7 @@ class Uploader:
     async def _put(self, url: str, target: dict[str, Any], payload: "_Payload", attempt: Try) -> None:
         # Set the length: presigned addresses are bound to it, and the store refuses chunked bodies.
         headers = {**target.get("headers", {}), "content-length": str(payload.size_bytes)}
-        call = Call(target.get("method", "PUT"), url, content=payload.chunks(), headers=headers)
+        call = Call(target.get("method", "PUT"), url, content=payload.chunks, headers=headers)
         response = await self._transport.send(call, attempt)
         if response.is_success:
             return

@@ -30,7 +30,8 @@ from braidmq.transport.trace_context import TraceHeaders, trace_headers
 from braidmq.transport.waits import Wait, Waits
 from filer.clock import Clock
 
-Content: TypeAlias = bytes | AsyncIterator[bytes]
+Content: TypeAlias = bytes | Callable[[], AsyncIterator[bytes]]
+"""A body, or what gives its parts: anew for each time that it is sent."""
 Parameters: TypeAlias = Mapping[str, str | int | float]
 T = TypeVar("T")
 
@@ -214,11 +215,11 @@ class Transport:
     async def send(self, call: Call, attempt: Try, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""
         response = await self._answer(call, attempt, stream=stream)
-        while response.status_code == _UNAUTHENTICATED and not _is_stream(call):
+        # Nothing was done for a token that is refused. Who renews one in a file and ends the old one stops nobody, also
+        # where a poll waits for longer than each of them counts.
+        while response.status_code == _UNAUTHENTICATED:
             if not self.token.is_renewed(response.request.headers.get("authorization")):
                 break
-            # Nothing was done for the token before. Who renews one in a file and ends the old one stops nobody, also
-            # where a poll waits for longer than each of them counts.
             await response.aclose()
             response = await self._answer(call, attempt, stream=stream)
         return response
@@ -234,7 +235,7 @@ class Transport:
             call.method,
             url,
             params=call.params,
-            content=call.content,
+            content=call.content() if callable(call.content) else call.content,
             headers={**self.token.headers(), **(_headers_of(call) or {})} if is_broker else call.headers,
             timeout=self._timeout_of(call, attempt.timeout_seconds if is_broker else None),
         )
@@ -272,11 +273,6 @@ class Transport:
 def _headers_of(call: Call) -> Mapping[str, str] | None:
     trace = trace_headers() if call.trace is None else call.trace
     return {**trace, **(call.headers or {})} if trace else call.headers
-
-
-def _is_stream(call: Call) -> bool:
-    """Whether its content can be sent once only."""
-    return call.content is not None and not isinstance(call.content, bytes)
 
 
 def _no_op() -> None:

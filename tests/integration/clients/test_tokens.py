@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from braidmq import AsyncClient, Client, Forbidden, Unauthenticated
@@ -148,6 +149,43 @@ async def test_a_poll_goes_on_however_often_its_token_is_renewed_while_it_waits(
         async with asyncio.timeout(20), AsyncClient(asking.url, token=maker.token(grants)) as other:
             await other.publish("orders-1", "last")
             assert (await waiting).value == b"last"
+
+
+@pytest.mark.parametrize("what", ["/uploads/", "/files/"])
+async def test_what_is_streamed_to_a_broker_is_sent_anew_with_the_new_token(
+    asking: InMemoryBroker, maker: TokenMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A payload, and a file of a bulk load: their parts can be read again."""
+    grants = "topic:orders-*:manage,publish,read,load"
+    (tmp_path / "token").write_text(maker.token(grants))
+    another, statuses = TokenMaker(key_id="next", now_seconds=maker.now_seconds), list[int]()
+    answer = Transport._answer
+
+    async def noted(self: Transport, call: Call, attempt: Try, *, stream: bool) -> httpx.Response:
+        is_upload = call.method == "PUT" and what in call.target
+        if is_upload and not statuses:
+            (tmp_path / "keys.json").write_bytes(another.key_set)
+            async with asyncio.timeout(20):
+                while not await asyncio.to_thread(_is_refused, asking.url, maker):
+                    pass
+            # As if it had looked at the file just now.
+            self.token._looked_seconds = self.clock.monotonic_seconds()
+            (tmp_path / "token").write_text(another.token(grants))
+        response = await answer(self, call, attempt, stream=stream)
+        if is_upload:
+            statuses.append(response.status_code)
+        return response
+
+    monkeypatch.setattr(Transport, "_answer", noted)
+    async with AsyncClient(asking.url, token_file=tmp_path / "token", upload_threshold_bytes=1000) as client:
+        await client.create_topic("orders-1", key_type="string", value_type="json")
+        if what == "/uploads/":
+            await client.publish("orders-1", '"' + "x" * 3_000_000 + '"')
+        else:
+            table = pa.table({"key": ["a", "b"], "value": ["1", "2"]})
+            await client.load("orders-1", table, key="key", value="value", load="history")
+        assert statuses[0] == 401 and set(statuses[1:]) == {201}
+        assert [message async for message in client.browse("orders-1")]
 
 
 def _is_refused(url: str, maker: TokenMaker) -> bool:
