@@ -2,9 +2,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from braidmq import InvalidArgument
+from braidmq import AsyncClient, InvalidArgument, Unauthenticated
 from braidmq.transport.tokens import LOOK_SECONDS, Token, token_of
 from tests.support.instant_clock import InstantClock
 
@@ -75,3 +76,49 @@ def test_what_is_given_goes_before_the_environment(tmp_path: Path, monkeypatch: 
     for token, path, headers in (("given", file, {}), ("given", None, {"authorization": "x"})):
         with pytest.raises(InvalidArgument, match="not both"):
             token_of(token, path, headers, clock)
+
+
+@pytest.mark.parametrize("renewed", [0, 1, 5])
+async def test_a_poll_goes_on_however_often_its_token_is_renewed_while_it_waits(tmp_path: Path, renewed: int) -> None:
+    """A poll whose token has ended meanwhile is refused when its wait is over, and the next one likewise."""
+    file, sent = tmp_path / "token", list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["authorization"])
+        if len(sent) > renewed:
+            return httpx.Response(200, json={"topics": [], "next": None})
+        file.write_text(f"token-{len(sent)}")
+        return httpx.Response(401, json={"type": "urn:braidmq:unauthenticated", "title": "No", "status": 401})
+
+    file.write_text("token-0")
+    async with AsyncClient(
+        "http://127.0.0.1:8080",
+        token_file=file,
+        http_transport=httpx.MockTransport(answer),
+        clock=InstantClock(),
+        direct=False,
+    ) as client:
+        assert [topic async for topic in client.topics()] == []
+    assert sent == [f"Bearer token-{number}" for number in range(renewed + 1)]
+
+
+async def test_a_token_that_is_refused_and_not_renewed_is_sent_once(tmp_path: Path) -> None:
+    file, sent = tmp_path / "token", list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["authorization"])
+        return httpx.Response(401, json={"type": "urn:braidmq:unauthenticated", "title": "No", "status": 401})
+
+    file.write_text("token-0")
+    for given in ({"token_file": file}, {"token": "token-0"}, {"headers": {"authorization": "Bearer token-0"}}):
+        sent.clear()
+        async with AsyncClient(
+            "http://127.0.0.1:8080",
+            http_transport=httpx.MockTransport(answer),
+            clock=InstantClock(),
+            direct=False,
+            **given,
+        ) as client:
+            with pytest.raises(Unauthenticated):
+                await client.topic("t")
+        assert sent == ["Bearer token-0"]
