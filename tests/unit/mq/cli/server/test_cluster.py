@@ -24,14 +24,15 @@ CLUSTER = {
     "leader": "two.01B",
     "brokers": [
         {
-            "broker": "one.01A", "url": "http://one", "zone": "a", "version": "1.0", "state": "running",
-            "segments": 12,
+            "broker": "one.01A", "url": "http://one", "peer_url": "https://one:8443", "zone": "a", "version": "1.0",
+            "state": "running", "segments": 12,
         },
         {
-            "broker": "two.01B", "url": "http://two", "zone": "b", "version": "1.1", "state": "draining",
-            "segments": 0,
+            "broker": "two.01B", "url": "http://two", "peer_url": None, "zone": "b", "version": "1.1",
+            "state": "draining", "segments": 0,
         },
     ],
+    "peer_keys": "required",
     "transitions": [{"topic": "t", "reason": "drain", "seal": [3, 4], "open": [5, 6]}],
     "damaged": [],
 }  # fmt: skip
