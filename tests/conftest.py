@@ -27,7 +27,7 @@ share_certificates()
 start_java_quickly()
 start_python_quickly()
 lower_priority_of_last_worker()
-# As a broker's process. Arrow's own choice, mimalloc, has crashed in processes that begin and end many threads.
+# As a broker's process. Arrow's own choice, mimalloc, is reported to crash where many threads begin and end.
 choose_memory_pool()
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("suite", deadline=None, max_examples=few_or_many(40, 100))
