@@ -3,16 +3,15 @@
 import json
 import re
 import ssl
-import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kube.cluster.api import Api
 from tests.support.net.authority import Authority
+from tests.support.net.threaded_server import ThreadedServer
 
 GROUP = "external.metrics.k8s.io"
 _NAMESPACE, _SERVICE = "default", "metrics-adapter"
@@ -20,7 +19,7 @@ _BASE = f"/apis/{GROUP}/v1beta1"
 _REGISTERED, _API = "/apis/apiregistration.k8s.io/v1/apiservices", f"v1beta1.{GROUP}"
 
 
-class MetricsAdapter:
+class MetricsAdapter(ThreadedServer):
     """Asks `value_of` for the value, and remembers in `asked` the selectors with which each namespace was asked.
 
     `value_of` is given the labels of the selector, and may be called by several threads at once. None is no value.
@@ -29,29 +28,17 @@ class MetricsAdapter:
     def __init__(self, authority: Authority, value_of: Callable[[Mapping[str, str]], int | None]) -> None:
         self.asked: dict[str, set[str]] = {}
         self._authority, self._value_of = authority, value_of
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*authority.sign("metrics-adapter", f"{_SERVICE}.{_NAMESPACE}.svc"))
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._handler(), context)
 
     def register(self, api: Api) -> None:
         """Have the API server ask it for external metrics."""
-        port = self._server.server_port
         service = {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": _SERVICE},
-            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
+            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": self.port}]},
         }
         api.apply(f"/api/v1/namespaces/{_NAMESPACE}/services/{_SERVICE}", service)
         spec = {
@@ -60,7 +47,7 @@ class MetricsAdapter:
             "groupPriorityMinimum": 100,
             "versionPriority": 100,
             "caBundle": b64encode(self._authority.ca.read_bytes()).decode(),
-            "service": {"name": _SERVICE, "namespace": _NAMESPACE, "port": port},
+            "service": {"name": _SERVICE, "namespace": _NAMESPACE, "port": self.port},
         }
         registered = {
             "apiVersion": "apiregistration.k8s.io/v1",

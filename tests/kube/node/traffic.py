@@ -108,7 +108,7 @@ class Traffic:
             read = [(message.key_text, int(message.value)) for message in client.browse(self.topic)]
         numbers = sorted(number for _, number in read)
         # The last ones may be stored, and their answer not printed.
-        assert numbers == list(range(len(numbers)))
+        assert numbers == list(range(len(numbers))) and numbers[: len(published)] == published
         assert len(published) <= len(numbers) <= len(published) + self._most_at_once
         of_key: dict[str | None, list[int]] = {}
         for key, number in read:

@@ -2,11 +2,12 @@
 
 import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.net.threaded_server import ThreadedServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class ReceivedSpan:
     attributes: dict[str, Any]
 
 
-class OtlpReceiver:
+class OtlpReceiver(ThreadedServer):
     """Listens while its context lasts. `url` is for `OTEL_EXPORTER_OTLP_ENDPOINT`."""
 
     def __init__(self) -> None:
@@ -42,21 +43,8 @@ class OtlpReceiver:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def spans(self) -> list[ReceivedSpan]:
         """All that arrived so far."""

@@ -3,9 +3,8 @@
 import base64
 import ssl
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import ClassVar
 
 import orjson
@@ -16,6 +15,7 @@ from braidmq.transport.tls import tls_context
 from filer.clock import SystemClock
 from mq.cli.diagnosis.checks import broker_findings
 from tests.support.net.own_certificate import write_certificate
+from tests.support.net.threaded_server import ThreadedServer
 
 READY = {"ready": True, "status": "ok", "problems": []}
 CLUSTER = {"cluster": "braidmq", "version": "0.1.0", "leader": None, "self": "a", "brokers": [], "damaged": []}
@@ -48,14 +48,9 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = Thread(target=server.serve_forever)
-        thread.start()
+    with ThreadedServer(Proxy, context) as server:
         tls_context.cache_clear()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        yield f"127.0.0.1:{server.port}"
     tls_context.cache_clear()
 
 
