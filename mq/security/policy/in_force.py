@@ -16,15 +16,17 @@ from mq.security.policy.policy_object import NOTHING, CorruptPolicy, NewerPolicy
 POLL_SECONDS = 0.4
 """So often each broker looks whether the policy has changed: with the round trip, it has it within half a second."""
 
+_LAST_RESORT = (
+    "If there is neither, delete the object and start the broker: then nothing is granted by it, and no token is "
+    "revoked any more, so rotate keys first if any was"
+)
 REMEDY = (
     f"put back a copy of {keys.POLICY} that is whole, or have a broker that still runs write it anew (mq policy show > "
-    "policy.toml, mq policy apply policy.toml). If there is neither, delete the object and start the broker: then "
-    "nothing is granted by it, and no token is revoked any more, so rotate keys first if any was"
+    f"policy.toml, mq policy apply policy.toml). {_LAST_RESORT}"
 )
 REMEDY_OF_NEWER = (
-    f"start a broker of the version that has written it, or put back a copy of {keys.POLICY} from before. If there is "
-    "neither, delete the object and start the broker: then nothing is granted by it, and no token is revoked any more, "
-    "so rotate keys first if any was"
+    f"start a broker of the version that has written it, or put back a copy of {keys.POLICY} from before. "
+    f"{_LAST_RESORT}"
 )
 _log = EventLog(__name__)
 
