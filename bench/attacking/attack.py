@@ -169,9 +169,9 @@ def bodies(
     return by_clients(4, request)
 
 
-def make_topic(url: str, topic: str) -> None:
-    """Create a topic with default settings."""
-    httpx.put(f"{url}/v1/topics/{topic}", json={}).raise_for_status()
+def make_topic(url: str, topic: str, **settings: Any) -> None:
+    """Create a topic, with default settings besides these."""
+    httpx.put(f"{url}/v1/topics/{topic}", json=settings).raise_for_status()
 
 
 def publish(url: str, topic: str, body: bytes, **headers: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from bench.attacking.attack import MIB, NDJSON, TOPIC, Attack, Request, Seen, at_once, bodies, by_clients, make_topic
 
-_BOMBED = "bombed"
+_BOMBED, _JSON_TOPIC = "bombed", "bombed-json"
 _JSON, _ARROW = "application/json", "application/vnd.apache.arrow.stream"
 _EMPTY_LINE = b'{"value":""}\n'
 
@@ -56,6 +56,10 @@ def _arrow_bomb() -> bytes:
     return _arrow(pa.array([b"x" * MIB] * 512), compression="zstd")
 
 
+def _arrow_json() -> bytes:
+    return _arrow(pa.array(["1"] * 800_000))
+
+
 def _arrow_dictionary() -> bytes:
     indices = pa.array([0] * 1_000_000, pa.int32())
     return _arrow(pa.DictionaryArray.from_arrays(indices, pa.array([b"x" * MIB])))
@@ -67,6 +71,7 @@ def _arrow_rows() -> bytes:
 
 def _ready(url: str) -> None:
     make_topic(url, _BOMBED)
+    make_topic(url, _JSON_TOPIC, value_type="json")
 
 
 def _of_bodies(what: str, content_type: str, body: Callable[[], bytes], **headers: str) -> Attack:
@@ -92,6 +97,9 @@ ATTACKS = {
         "60 MiB, as gzip", "text/plain", lambda: gzip.compress(bytes(60 * MIB)), content_encoding="gzip"
     ),
     "arrow-bombs": _of_bodies("Arrow of 512 MiB in 50 KB of zstd", _ARROW, _arrow_bomb),
+    "arrow-values": Attack(
+        "4 bodies at a time of 800,000 values of JSON as Arrow, 4 MB", bodies(_JSON_TOPIC, _ARROW, _arrow_json), _ready
+    ),
     "arrow-dictionaries": _of_bodies("Arrow, a million times the same MiB", _ARROW, _arrow_dictionary),
     "arrow-rows": _of_bodies("a million empty messages of Arrow", _ARROW, _arrow_rows),
     "names": Attack("20 clients ask for topics that do not exist", _again("GET", "/v1/topics/none-NUMBER/messages")),

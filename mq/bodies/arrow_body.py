@@ -1,7 +1,8 @@
 """Decodes Arrow IPC streams of untrusted clients, without an object per message.
 
 Every batch is validated in full before use: reading a column with bad offsets would crash the process. Only plain
-columns are accepted: compressed buffers, dictionaries and views can expand to far more bytes than they take.
+columns are accepted: compressed buffers, dictionaries and views can expand to far more bytes than they take. What a
+body says of compression is read from the metadata of its messages, before Arrow decodes any of them.
 """
 
 import struct
@@ -17,7 +18,8 @@ from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
 from filer.uploads import Claim
 from mq.base.errors import Malformed
-from mq.bodies.rows import Columns, Rows, check_header_count, check_json_values
+from mq.bodies.rows import Columns, Rows, check_header_count, check_ref_count, json_values_checked
+from mq.limits.steps import STEP_BYTES, Steps
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
 MAX_BATCHES = 10_000
@@ -25,28 +27,45 @@ MOST_ROWS = 1_000_000
 """An empty message takes four bytes in a body, and some hundred while it is stored."""
 _BYTES_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _HEADER_TABLE_FIELD, _COMPRESSION_FIELD = 2, 3
+_OLD_COMPRESSION = b"ARROW:experimental_compression"
+"""By this custom metadata of a message, streams of metadata version 4 declare compressed buffers."""
+_MESSAGES = ("schema", "record batch")
+"""What a stream of plain columns consists of."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def decode_arrow(body: bytes | memoryview, columns: Columns) -> Rows:
-    """The rows of an IPC stream.
+def decode_arrow(body: bytes | memoryview, columns: Columns) -> Steps[Rows]:
+    """The rows of an IPC stream. In the first step Arrow decodes; in the others values of JSON are checked.
 
     Raises `Malformed` if the bytes are not a complete, valid stream, and `InvalidInput` if the columns are wrong.
     """
+    rows = _decoded(body, columns)
+    if columns.value_type == "json":
+        if len(body) > STEP_BYTES:
+            yield
+        yield from json_values_checked(rows.batch["value"])
+    return rows
+
+
+def _decoded(body: bytes | memoryview, columns: Columns) -> Rows:
     buffer = pa.py_buffer(body)
     if body[-len(_END_OF_STREAM) :] != _END_OF_STREAM:
         # Arrow does not notice that a stream was cut off between two batches.
         raise Malformed("the Arrow IPC stream is incomplete: it lacks the end-of-stream mark; close the writer")
     try:
-        _refuse_compression(buffer)
         with pa.ipc.open_stream(buffer) as reader:
             _check_schema(reader.schema)
-            batches, rows = [], 0
+            _check_messages(buffer)
+            batches, rows, size_bytes = [], 0, 0
             for batch in reader:
                 rows += batch.num_rows
                 if rows > MOST_ROWS:
                     raise InvalidInput(f"more than {MOST_ROWS} messages in one request: send fewer")
                 batch.validate(full=True)
+                # Counts what two columns share for each of them: so no row can be larger than what was sent of it.
+                size_bytes += batch.nbytes
+                if size_bytes > len(buffer):
+                    raise InvalidInput("columns of the Arrow stream share bytes: write each column's own")
                 batches.append(batch)
                 if len(batches) > MAX_BATCHES:
                     raise InvalidInput(
@@ -60,15 +79,28 @@ def decode_arrow(body: bytes | memoryview, columns: Columns) -> Rows:
         raise Malformed(f"the body is not a valid Arrow IPC stream: {_first_line(error)}") from error
 
 
-def _refuse_compression(buffer: pa.Buffer) -> None:
-    """Raise `InvalidInput` for compressed buffers: nothing limits their decompressed size before decoding."""
+def _check_messages(buffer: pa.Buffer) -> None:
+    """Raise `InvalidInput` for compressed buffers: nothing limits their decompressed size before decoding.
+
+    Also for messages that a stream of plain columns does not have, such as dictionaries.
+    """
     for message in pa.ipc.MessageReader.open_stream(buffer):
-        if message.type in ("record batch", "dictionary") and _is_compressed(message.metadata.to_pybytes()):
+        if message.type not in _MESSAGES:
+            raise InvalidInput(
+                f"the Arrow stream has a message of type {message.type}: write plain columns, not dictionary-encoded"
+            )
+        if message.type == "record batch" and _is_compressed(message.metadata.to_pybytes()):
             raise InvalidInput("compressed Arrow IPC is not accepted: write the stream without compression")
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether a Message's RecordBatch has its `compression` field set (flatbuffers; Arrow's Message.fbs)."""
+    """Whether a Message declares compressed buffers (flatbuffers; Arrow's Message.fbs).
+
+    Either its RecordBatch has its `compression` field set, or its custom metadata has the name of the older way, which
+    Arrow still reads. A text stands in the metadata as it is.
+    """
+    if _OLD_COMPRESSION in metadata:
+        return True
     try:
         message = struct.unpack_from("<I", metadata)[0]
         header = _field(metadata, message, _HEADER_TABLE_FIELD)
@@ -141,8 +173,6 @@ def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
     names = batch.schema.names
     count = batch.num_rows
     value = _cast(batch["value"], schema.field("value").type, "value")
-    if columns.value_type == "json":
-        check_json_values(value)
     key = _cast(batch["key"], schema.field("key").type, "key") if "key" in names else null_column(count, schema[0].type)
     times = _times(batch["event_time"]) if "event_time" in names else null_column(count, TIMESTAMP)
     headers = _headers(batch["headers"]) if "headers" in names else null_column(count, HEADERS)
@@ -180,13 +210,13 @@ def _headers(array: pa.Array) -> pa.Array:
 
 
 def _claims(refs: pa.Array, values: pa.Array) -> list[tuple[int, Claim]]:
-    claims = []
     both = pc.and_(refs.is_valid(), values.is_valid())
     if pc.any(both).as_py():
         raise InvalidInput(f"row {pc.index(both, True).as_py()}: a message has a value or a ref, not both")
-    for row, ref in enumerate(refs.to_pylist()):
-        if ref is None:
-            continue
+    rows = pc.indices_nonzero(refs.is_valid())
+    check_ref_count(len(rows))
+    claims = []
+    for row, ref in zip(rows.to_pylist(), refs.take(rows).to_pylist(), strict=True):
         if ref["upload"] is None:
             raise InvalidInput(f"row {row}: its ref names no upload")
         claims.append((row, Claim(ref["upload"], ref.get("size"), ref.get("etag"), ref.get("sha256"))))

@@ -26,6 +26,7 @@ from mq.bodies.rows import (
     check_header_count,
     check_json_text,
     check_parsed_size,
+    check_ref_count,
     parsed_size_checked,
 )
 from mq.bodies.times import parse_time
@@ -206,6 +207,7 @@ def rows_of(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows
         value, named = _value_and_headers(message, columns, where)
         if "ref" in message:
             claims.append((row, _claim(message["ref"], where)))
+            check_ref_count(len(claims))
         batch.keys.append(_key(message, where))
         batch.values.append(value)
         batch.times.append(_event_time(message.get("event_time"), where))

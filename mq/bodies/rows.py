@@ -9,11 +9,17 @@ import pyarrow as pa
 from filer.errors import InvalidInput
 from filer.format.schema import KeyType, ValueType, rows_schema
 from filer.uploads import Claim
-from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes_in_steps
-from mq.limits.steps import Steps, at_once
+from mq.base.json_size import LARGE_BYTES, MOST_PARSED_BYTES, parsed_bytes_in_steps
+from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps, at_once
 
 MOST_HEADERS = 1000
 """Of one message. Each takes some 200 bytes when it is read as JSON, and may take nine in a body."""
+MOST_REFS = 10_000
+"""Of one request. Each is looked up in the store, one after the other."""
+_SMALL_CHARS = LARGE_BYTES // 4
+"""A value of so many characters has at most `LARGE_BYTES`, and is parsed without a look at its size."""
+_CHECKED_ROWS = 4 * STEP_ROWS
+"""Values of JSON are checked in a fraction of the time that it takes to decode a message."""
 JSON_HEADER = ("content-type", b"application/json")
 
 
@@ -39,20 +45,41 @@ class Columns:
         return rows_schema(self.key_type, self.value_type)
 
 
-def check_json_values(values: pa.Array, first_row: int = 0) -> None:
-    """Raise `InvalidInput` with the first row whose value is not JSON text. Null is allowed."""
-    for row, value in enumerate(values.to_pylist()):
-        if value is not None:
-            check_json_text(value, f"row {row + first_row}")
+def json_values_checked(values: pa.Array) -> Steps[None]:
+    """Raise `InvalidInput` with the first row whose value is not JSON text. Null is allowed. A step at a time."""
+    step_bytes = 0
+    for start in range(0, len(values), _CHECKED_ROWS):
+        if start:
+            yield
+        for row, value in enumerate(values.slice(start, _CHECKED_ROWS).to_pylist(), start):
+            if value is None:
+                continue
+            where = f"row {row}"
+            if len(value) > _SMALL_CHARS:
+                yield from parsed_size_checked(_as_bytes(value), where)
+            _check_is_json(value, where)
+            step_bytes += len(value)
+            if step_bytes >= STEP_BYTES:
+                yield
+                step_bytes = 0
 
 
 def check_json_text(value: str | bytes, where: str) -> None:
     """Raise `InvalidInput` if the value is not JSON text, or would take too much memory to find out."""
-    check_parsed_size(value.encode() if isinstance(value, str) else value, where)
+    if len(value) > _SMALL_CHARS:
+        check_parsed_size(_as_bytes(value), where)
+    _check_is_json(value, where)
+
+
+def _check_is_json(value: str | bytes, where: str) -> None:
     try:
         orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"{where}: the topic's values must be JSON, but this one is not JSON: {error}") from error
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def check_parsed_size(text: bytes, where: str) -> None:
@@ -73,3 +100,9 @@ def check_header_count(most: int, where: str) -> None:
     """Raise `InvalidInput` if a message has too many headers."""
     if most > MOST_HEADERS:
         raise InvalidInput(f"{where}: a message has at most {MOST_HEADERS} headers, not {most}")
+
+
+def check_ref_count(count: int) -> None:
+    """Raise `InvalidInput` if a request has too many references."""
+    if count > MOST_REFS:
+        raise InvalidInput(f"a request has at most {MOST_REFS} messages with a ref: send several requests")

@@ -50,10 +50,10 @@ class Format:
     """A media type and what can be done in it.
 
     `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of the
-    body of a publish. A body above `inline_decode_bytes` is decoded a step at a time, or in a thread if the interpreter
-    has no part in it: at once it would block the event loop for longer than that costs. `publish_schema` is the body in
-    OpenAPI. `page` renders runs of messages; with `page_tells_about` its body also says where the next page begins,
-    else headers do. `stream` writes a subscription.
+    body of a publish. A body above `inline_decode_bytes` is decoded a step at a time, with the first step in a thread
+    if the interpreter has no part in that: at once it would block the event loop for longer than that costs.
+    `publish_schema` is the body in OpenAPI. `page` renders runs of messages; with `page_tells_about` its body also says
+    where the next page begins, else headers do. `stream` writes a subscription.
     """
 
     media_type: str
@@ -65,11 +65,6 @@ class Format:
     page: Callable[[TopicState, Sequence[Run], dict[str, Any]], Steps[Sequence[Part]]] | None = None
     page_tells_about: bool = False
     stream: StreamForm | None = None
-
-
-def _arrow_rows(body: bytes, columns: Columns) -> Steps[Rows]:
-    yield from ()
-    return decode_arrow(body, columns)
 
 
 FORMATS: Sequence[Format] = (
@@ -93,7 +88,7 @@ FORMATS: Sequence[Format] = (
         page=ndjson_page,
         stream=NdjsonForm(),
     ),
-    Format(ARROW, decode=_arrow_rows, inline_decode_bytes=4 * 1024 * 1024, page=arrow_page),
+    Format(ARROW, decode=decode_arrow, inline_decode_bytes=4 * 1024 * 1024, page=arrow_page),
 )
 PUBLISH_FORMATS: Mapping[bytes, Format] = {
     name.encode(): each for each in FORMATS if each.decode for name in (each.media_type, *each.aliases)

@@ -4,7 +4,9 @@ A thread would not do: it holds the interpreter while it works, and each time th
 would have to wait for it.
 """
 
+import asyncio
 from collections.abc import Generator
+from concurrent.futures import Executor
 from typing import TypeVar
 
 from mq.limits.turns import Line
@@ -29,18 +31,24 @@ async def in_turns(steps: Steps[T], turns: Line) -> T:
             return result
 
 
-async def begun_at_once(steps: Steps[T], turns: Line) -> T:
+async def begun_at_once(steps: Steps[T], turns: Line, pool: Executor | None = None) -> T:
     """As `in_turns`, but the first step waits for no turn, nor for a file that is being made.
 
     For what is short as a rule, and takes no longer than the request has taken to get here. In line it would wait for
-    the files of others, each time.
+    the files of others, each time. With a `pool` the first step is done there, if the interpreter has no part in it.
     """
+    loop = asyncio.get_running_loop()
+    ended = _ended_by_a_step(steps) if pool is None else await loop.run_in_executor(pool, _ended_by_a_step, steps)
+    return await in_turns(steps, turns) if ended is None else ended[0]
+
+
+def _ended_by_a_step(steps: Steps[T]) -> tuple[T] | None:
+    """Take one step. Return the result if it was the last. (`StopIteration` cannot leave a future.)"""
     try:
         next(steps)
     except StopIteration as end:
-        result: T = end.value
-        return result
-    return await in_turns(steps, turns)
+        return (end.value,)
+    return None
 
 
 def at_once(steps: Steps[T]) -> T:

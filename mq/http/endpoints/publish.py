@@ -41,7 +41,7 @@ from mq.http.formats import PUBLISH_FORMATS, Format
 from mq.http.problems import SLUGS, problem_of
 from mq.http.reply import JSON, Reply
 from mq.http.web_pages import Headers
-from mq.limits.steps import Steps, at_once, in_turns
+from mq.limits.steps import Steps, at_once, begun_at_once, in_turns
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher
 from mq.topic.topic_view import TopicView
 
@@ -228,13 +228,14 @@ class Publisher:
 
     async def decoded(self, decode: Steps[Rows], size_bytes: int, body_format: Format) -> Rows:
         """The rows of a body of that size and format, decoded where that holds up nobody."""
-        broker = self._broker
+        broker, turns = self._broker, self._broker.turns.bodies
+        if not body_format.is_json:
+            pool = None if size_bytes <= body_format.inline_decode_bytes else broker.decode_pool
+            return await begun_at_once(decode, turns, pool)
         if size_bytes <= body_format.inline_decode_bytes:
             return at_once(decode)
-        if body_format.is_json:
-            async with contextlib.nullcontext() if size_bytes <= LARGE_BYTES else broker.arrivals.decoding:
-                return await in_turns(decode, broker.turns.bodies)
-        return await asyncio.get_running_loop().run_in_executor(broker.decode_pool, at_once, decode)
+        async with contextlib.nullcontext() if size_bytes <= LARGE_BYTES else broker.arrivals.decoding:
+            return await in_turns(decode, turns)
 
     async def store_rows(
         self, view: TopicView, rows: Rows, intake: Intake, request: RequestId | None, *, replicated: bool

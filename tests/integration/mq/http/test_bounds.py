@@ -21,6 +21,8 @@ from filer.stores.memory_store import MemoryStore
 from mq.process.connections.unwanted import STEP_SECONDS
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
+from tests.support.broker.socket_client import checked, socket_client
+from tests.support.rows.hostile_arrow import zeros_compressed
 
 MIB = 1024 * 1024
 ARROW = "application/vnd.apache.arrow.stream"
@@ -239,6 +241,27 @@ async def test_compressed_arrow_is_refused(small: HttpBroker, compression: str) 
     assert len(body) < 65_536
     answer = await small.client.post(MESSAGES, content=body, headers={"content-type": ARROW})
     check_problem(answer, 422, "invalid-request", "without compression")
+
+
+@pytest.mark.parametrize("of_old", [False, True], ids=["field", "custom metadata"])
+async def test_arrow_of_512_mib_in_a_few_kilobytes_costs_nothing(of_old: bool) -> None:
+    body = zeros_compressed(512, of_old=of_old)
+    assert len(body) < 64 * 1024
+    async with http_broker(MemoryStore()) as broker:
+        await broker.client.put("/v1/topics/t")
+
+        async def attack() -> None:
+            for _ in range(2):
+                answer = await broker.client.post(MESSAGES, content=body, headers={"content-type": ARROW})
+                check_problem(answer, 422, "invalid-request", "without compression")
+            async with socket_client(broker.url, "t") as socket:
+                for _ in range(2):
+                    await socket.connection.send(b'{"id":1,"publish":"arrow"}\n' + body)
+                    await socket.until(lambda: 1 in socket.answers)
+                    checked(socket.answers.pop(1)["problem"], "invalid-request", "without compression")
+
+        assert await _peak_growth_bytes(attack()) < 16 * MIB
+        assert await broker.end_offsets("t") == {0: 0}
 
 
 async def test_columns_that_stand_for_more_than_they_take_are_refused(small: HttpBroker) -> None:

@@ -6,8 +6,11 @@ import pytest
 
 from filer.errors import InvalidInput
 from mq.base.errors import Malformed
-from mq.bodies.arrow_body import MOST_ROWS, decode_arrow
-from mq.bodies.rows import MOST_HEADERS, Columns
+from mq.bodies.arrow_body import MOST_ROWS
+from mq.bodies.arrow_body import decode_arrow as decode_arrow_in_steps
+from mq.bodies.rows import MOST_HEADERS, MOST_REFS, Columns, Rows
+from mq.limits.steps import at_once
+from tests.support.rows.hostile_arrow import MIB, columns_that_share_bytes, zeros_compressed
 
 BINARY, STRING, JSON = Columns("binary", "binary"), Columns("string", "string"), Columns("string", "json")
 MUTATIONS = 4000
@@ -18,6 +21,10 @@ def stream(table: pa.Table, chunk_rows: int = 3, **options: Any) -> bytes:
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table, max_chunksize=chunk_rows)
     return bytes(sink.getvalue())
+
+
+def decode_arrow(body: bytes, columns: Columns) -> Rows:
+    return at_once(decode_arrow_in_steps(body, columns))
 
 
 def everything() -> pa.Table:
@@ -82,6 +89,55 @@ def test_streams_that_stop_between_two_batches_are_cut_short() -> None:
 def test_compression_is_seen_before_anything_is_inflated(compression: str) -> None:
     with pytest.raises(InvalidInput, match="without compression"):
         decode_arrow(stream(everything(), compression=compression), BINARY)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("of_old", [False, True], ids=["field", "custom metadata"])
+def test_compression_is_refused_however_it_is_declared(codec: str, of_old: bool) -> None:
+    body = zeros_compressed(1, codec, of_old=of_old)
+    assert pa.ipc.open_stream(body).read_all().nbytes > MIB, "Arrow decodes it"
+    with pytest.raises(InvalidInput, match="without compression"):
+        decode_arrow(body, BINARY)
+
+
+def test_a_stream_of_the_older_metadata_is_read() -> None:
+    body = stream(everything(), metadata_version=pa.ipc.MetadataVersion.V4)
+    assert decode_arrow(body, BINARY).batch.num_rows == 5
+
+
+def test_a_dictionary_that_no_column_has_is_refused_before_it_is_decoded() -> None:
+    plain, encoded = pa.table({"value": ["a"]}), pa.table({"value": pa.array(["a"]).dictionary_encode()})
+    schema, _ = pa.ipc.MessageReader.open_stream(stream(plain))
+    _, dictionary, _ = pa.ipc.MessageReader.open_stream(stream(encoded))
+    body = schema.serialize().to_pybytes() + dictionary.serialize().to_pybytes() + stream(plain)[-8:]
+    with pytest.raises(InvalidInput, match="a message of type dictionary: write plain columns"):
+        decode_arrow(body, BINARY)
+
+
+def test_columns_share_no_bytes_of_the_body() -> None:
+    """Else a body could hold several times its own size."""
+    body = columns_that_share_bytes(100_000)
+    assert pa.ipc.open_stream(body).read_all().nbytes > 200_000
+    with pytest.raises(InvalidInput, match="share bytes"):
+        decode_arrow(body, BINARY)
+
+
+def test_a_request_has_a_number_of_references_that_is_bounded() -> None:
+    """Each is looked up in the store."""
+    for count in (MOST_REFS, MOST_REFS + 1):
+        refs = pa.array([{"upload": "u"}] * count + [None], pa.struct({"upload": pa.string()}))
+        table = pa.table({"value": pa.array([None] * (count + 1), pa.binary()), "ref": refs})
+        if count <= MOST_REFS:
+            assert len(decode_arrow(stream(table, count + 1), BINARY).claims) == count
+        else:
+            with pytest.raises(InvalidInput, match=f"at most {MOST_REFS} messages with a ref"):
+                decode_arrow(stream(table, count + 1), BINARY)
+
+
+def test_values_of_json_are_checked_in_short_steps() -> None:
+    """All at once, 4 MB of them would hold up every other request for most of a second."""
+    steps = decode_arrow_in_steps(stream(pa.table({"value": ["1"] * 100_000}), 100_000), JSON)
+    assert sum(1 for _ in steps) > 150
 
 
 def test_damaged_streams_are_refused_and_never_crash() -> None:
