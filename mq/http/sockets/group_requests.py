@@ -10,12 +10,11 @@ from mq.http.consuming.group_bodies import CommitBody
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.group_calls import asked_of_group
+from mq.http.sockets.like_requests import OPERATIONS
 from mq.http.sockets.member_delivery import MemberDelivery
-from mq.http.sockets.requests import ACK, COMMIT, EXTEND, LET_GO, RELEASE, Request, text_of
+from mq.http.sockets.requests import COMMIT, LET_GO, Request, text_of
 from mq.http.sockets.subscriptions import Subscriptions
 from mq.peers.group_call import GroupRequest
-
-OPERATIONS = {ACK: "acks", RELEASE: "releases", EXTEND: "extensions", COMMIT: "commits"}
 
 
 class GroupRequests:

@@ -17,7 +17,8 @@ from mq.http.sockets.answers import Answers
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.credit import MOST_CREDIT
 from mq.http.sockets.group_calls import problem_document
-from mq.http.sockets.group_requests import OPERATIONS, GroupRequests
+from mq.http.sockets.group_requests import GroupRequests
+from mq.http.sockets.like_requests import Like, like_group_request, like_publish, like_subscribe
 from mq.http.sockets.publishes import MOST_IN_FLIGHT, Publishes
 from mq.http.sockets.requests import (
     CREDIT,
@@ -76,13 +77,13 @@ class Session:
         self._answers = Answers(wire, hidden)
         self._publishes = Publishes(broker, publisher, topic, self._answers, tasks)
         self.consumer = broker.clock.ulid()
-        self._path, self._messages = f"/v1/topics/{topic}/socket", f"/v1/topics/{topic}/messages"
+        self._path, self._publishing = f"/v1/topics/{topic}/socket", like_publish(topic)
         router = GroupRouter(broker)
         self._subscriptions = Subscriptions(Outlet(broker, wire, self._answers), topic, router, self.consumer)
         self._groups = GroupRequests(broker, topic, router, self._subscriptions, self._answers)
         self._asking: set[asyncio.Task[None]] = set()
         self._count = 0
-        self._permitted: set[str] = set()
+        self._permitted: set[Like] = set()
         self._standing: Standing | None = None
         self._share: Callable[[], Share | None] = lambda: None
 
@@ -154,7 +155,7 @@ class Session:
             return
         try:
             if request.kind == PUBLISH:
-                await self._check("POST", self._messages)
+                await self._check(self._publishing)
                 await self._publishes.begin(request)
                 return
             # What is asked for behind a publish finds it appended.
@@ -167,15 +168,11 @@ class Session:
         """Do what is asked for. What takes a wait is done in a task, and others come first."""
         kind = request.kind
         if kind == SUBSCRIBE:
-            asked = body_of(request)
-            if asked.mode is None:
-                method, path = "GET", f"/v1/topics/{self._topic}/subscribe"
-            else:
-                what = "claims" if asked.mode == "queue" else "members"
-                method, path = "POST", f"/v1/topics/{self._topic}/groups/{asked.group}/{what}"
-            await self._check(method, path)
+            like = like_subscribe(self._topic, body_of(request))
+            await self._check(like)
             if self._standing is not None:
-                self._standing.add(need_of(method, path))
+                for method, path in like:
+                    self._standing.add(need_of(method, path))
             self._subscriptions.subscribe(request)
         elif kind == UNSUBSCRIBE:
             self._subscriptions.unsubscribe(request)
@@ -185,7 +182,7 @@ class Session:
             self._groups.let_go(request)
         else:
             group = self._groups.group_of(request)
-            await self._check("POST", f"/v1/topics/{self._topic}/groups/{group}/{OPERATIONS[kind]}")
+            await self._check(like_group_request(self._topic, group, kind))
             while len(self._asking) >= MOST_ASKING:
                 await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
             task = asyncio.create_task(self._ask(request, group), name=f"{kind} of a socket")
@@ -201,16 +198,18 @@ class Session:
         except Exception as error:
             self._answers.refused(request.id, orjson.dumps(problem_document(error, self._path)))
 
-    async def _check(self, method: str, path: str) -> None:
+    async def _check(self, like: Like) -> None:
         """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""
-        if path not in self._permitted:
+        if like in self._permitted:
+            return
+        for method, path in like:
             if (refusal := await self._permit(method, path)) is not None:
                 raise refusal
-            if path == self._messages:
-                self._publishes.share = share = self._share()
-                if share is not None:
-                    share.check_storage(self._topic)
-            self._permitted.add(path)
+        if like is self._publishing:
+            self._publishes.share = share = self._share()
+            if share is not None:
+                share.check_storage(self._topic)
+        self._permitted.add(like)
 
     def _fail(self, error: BraidError, code: int) -> None:
         """The client does not keep to the protocol."""

@@ -14,6 +14,8 @@ from filer.errors import InvalidConfig
 from filer.stores.memory_store import MemoryStore
 from mq.base.settings import BrokerSettings
 from mq.http.dispatcher import hot_methods
+from mq.http.sockets.like_requests import OF_SUBSCRIPTIONS
+from mq.http.sockets.requests import ACK, COMMIT, EXTEND, FIELDS, RELEASE
 from mq.security import issuer_keys
 from mq.security.access import access_of
 from mq.security.grants import ACTIONS
@@ -23,7 +25,7 @@ from mq.security.standing import REVIEW_SECONDS
 from mq.security.static_tokens import digest_of
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
-from tests.support.broker.socket_client import socket_client
+from tests.support.broker.socket_client import checked, socket_client
 from tests.support.issuer import issuer_running
 from tests.support.process.processes import free_port
 from tests.support.token_maker import TokenMaker
@@ -246,20 +248,52 @@ async def test_the_fast_path_asks_as_the_other_does(broker: HttpBroker, maker: T
     assert sum(each["end_offset"] for each in offsets.json()["segments"]) == 1 + 2 * is_known
 
 
-async def test_frames_of_a_socket_take_what_requests_take(broker: HttpBroker, maker: TokenMaker) -> None:
-    everything = bearer(maker.token(*EVERYTHING))
-    (await broker.client.put("/v1/topics/orders-1", headers=everything)).raise_for_status()
-    async with socket_client(
-        broker.url, "orders-1", additional_headers=bearer(maker.token("topic:orders-*:read"))
-    ) as socket:
-        await socket.problem("forbidden", "may not publish", publish={"value": "x"})
-        await socket.problem("forbidden", "may not consume", subscribe={"mode": "queue", "group": "g"})
-        await socket.ok(subscribe={"from": "earliest"})
-    async with socket_client(
-        broker.url, "orders-1", additional_headers=bearer(maker.token("topic:orders-*:publish"))
-    ) as socket:
-        await socket.ok(publish={"value": "x"})
-        await socket.problem("forbidden", "may not read", subscribe={"from": "earliest"})
+GROUP, MEMBER = "topic:orders-*/g:consume", {"mode": "stream", "group": "s", "member_id": "m"}
+FRAMES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"publish": {"value": "x"}}, {"publish": "topic:orders-*:publish"}),
+    ({"subscribe": {"from": "earliest"}}, {"read": "topic:orders-*:read"}),
+    ({"subscribe": {"mode": "queue", "group": "g"}}, {"consume": GROUP}),
+    ({"subscribe": MEMBER}, {"consume": "topic:orders-*/s:consume", "read": "topic:orders-*:read"}),
+    *[({kind: {"messages": []}, "group": "g"}, {"consume": GROUP}) for kind in (ACK, RELEASE, EXTEND)],
+]
+"""Frames of a socket, each with the grants that it takes, by their actions."""
+
+
+def test_every_kind_of_frame_says_what_it_takes() -> None:
+    """A new kind without a line here fails. The others are about what the socket has subscribed to before."""
+    assert {next(iter(frame)) for frame, _ in FRAMES} | {COMMIT, *OF_SUBSCRIPTIONS} == set(FIELDS)
+
+
+@pytest.mark.parametrize(("frame", "takes"), FRAMES, ids=[str(frame)[:60] for frame, _ in FRAMES])
+async def test_each_frame_of_a_socket_takes_the_grants_it_needs_and_no_others(
+    broker: HttpBroker, maker: TokenMaker, frame: dict[str, Any], takes: dict[str, str]
+) -> None:
+    (await broker.client.put("/v1/topics/orders-1", headers=bearer(maker.token(*EVERYTHING)))).raise_for_status()
+
+    async def answer_to(*grants: str) -> dict[str, Any]:
+        token = bearer(maker.token("topic:orders-*:observe", *grants))
+        async with socket_client(broker.url, "orders-1", additional_headers=token) as socket:
+            return await socket.ask(**frame)
+
+    for action, grant in takes.items():
+        refused = await answer_to(*(each for each in takes.values() if each != grant))
+        checked(refused["problem"], "forbidden", f"may not {action}")
+    allowed = await answer_to(*takes.values())
+    assert allowed.get("problem", {}).get("type") != "urn:braidmq:forbidden", allowed
+
+
+async def test_a_member_on_a_socket_ends_when_it_may_not_read_any_more(
+    broker: HttpBroker, maker: TokenMaker, tmp_path: Path
+) -> None:
+    (await broker.client.put("/v1/topics/orders-1", headers=bearer(maker.token(*EVERYTHING)))).raise_for_status()
+    stanza = '[[token]]\nname = "old"\nsha256 = "{}"\ngrants = ["topic:orders-*/s:consume"{}]\n'
+    (tmp_path / "static.toml").write_text(stanza.format(digest_of(STATIC), ', "topic:orders-1:read"'))
+    async with socket_client(broker.url, "orders-1", additional_headers=bearer(STATIC)) as socket:
+        while "ok" not in await socket.ask(subscribe=MEMBER):
+            await asyncio.sleep(0.02)  # until the file is taken
+        (tmp_path / "static.toml").write_text(stanza.format(digest_of(STATIC), ""))
+        await socket.end()
+        checked(socket.told[-1], "forbidden", "may not read")
 
 
 async def test_a_static_token_is_as_good(broker: HttpBroker, maker: TokenMaker) -> None:
