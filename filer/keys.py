@@ -8,6 +8,7 @@
 | `cluster/incarnation.json` | by compare-and-swap | the last broker without a cluster, and whether it has stopped |
 | `cluster/policy.json` | by compare-and-swap | grants, revocations and quotas of principals |
 | `cluster/fence-check/<ulid>` | created and deleted at start | a probe of the store's conditional writes |
+| `cluster/store-proof/<ulid>` | created and deleted at start | what other brokers read back: they have the same store |
 | `cluster/scrub/<topic>.json` | by compare-and-swap | when the scrub has read which segment, and what it found |
 | `topics/<topic>/topic.json` | by compare-and-swap | configuration, segments, the transition under way |
 | `topics/<topic>/history/<first:020d>-<last:020d>.json` | never | segments that were moved out of topic.json |
@@ -42,6 +43,7 @@ RESERVED_TOPICS = frozenset({GROUPS_TOPIC, AUDIT_TOPIC})
 NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
 NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
 _NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
 _FILE = re.compile(r"(\d{20})(?:-(\d{20}))?\.parquet\Z")
 _LINEAGE = re.compile(r"(\d{20})-(\d{20})\.json\Z")
 
@@ -88,6 +90,13 @@ class FileName:
 def fence_check(ulid: str) -> str:
     """A probe object of the start-up check."""
     return f"cluster/fence-check/{ulid}"
+
+
+def store_proof(ulid: str) -> str:
+    """What a broker that starts has written for the others to read. Raises `InvalidName` for what is no ULID."""
+    if not _ULID.match(ulid):
+        raise InvalidName(f"{ulid[:60]!r} is not a ULID")
+    return f"cluster/store-proof/{ulid}"
 
 
 def scrub_record(topic: str) -> str:

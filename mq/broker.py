@@ -2,9 +2,11 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from filer import keys, request_ids
 from filer.clock import Clock
@@ -70,6 +72,7 @@ from mq.peers.last_heard import LastHeard
 from mq.peers.peers import Peers
 from mq.peers.proven_sender import ProvenSender
 from mq.peers.refusal_teller import RefusalTeller
+from mq.peers.same_store import SameStore
 from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.security.access import access_of
@@ -491,12 +494,10 @@ class Broker:
         if self.incoming is not None:
             self.incoming.announced_at(*self._called_at(url, peer_url))
         if self._clustered:
-            others = [each for each in await self.coordinator.look() if each.store in ("", self.cluster.id)]
-            await introduce(self.peers, others)
+            await introduce(self.peers, await self._look(self.cluster.id))
         await self.access.issuer_asked()
         info = BrokerInfo(self.id, url, self.settings.zone, VERSION, store=self.cluster.id, peer_url=peer_url)
-        await self.drainer.join(info)
-        self._check_store(self.cluster.id)
+        await self._join(info)
         if self._clustered:
             self.addresses.record()
             self.coordinator.on_change(self.addresses.record)
@@ -530,6 +531,34 @@ class Broker:
             duration_seconds=duration_seconds,
         )
 
+    async def _join(self, info: BrokerInfo) -> None:
+        """Join the cluster, if this broker has its store.
+
+        That is proven twice before anything is served. Before this broker is announced, so that it is given nothing
+        that it could not find. And once it is announced, to those that came before it: the ones that were there may
+        have died meanwhile, and others have come. Stopped at any line, it has acknowledged nothing.
+        """
+        if not self._clustered:
+            await self.drainer.join(info)
+            return
+        proof = SameStore(
+            self.store, self.clock, self.peers, session_timeout_seconds=self.coordinator.session_timeout_seconds
+        )
+        await proof.prove(partial(self._look, info.store))
+        await self.drainer.join(replace(info, starting=True))
+        self._check_store(info.store)
+        await proof.prove(partial(self._elders, info.store))
+        await self.drainer.join(info)
+
+    async def _look(self, store: str) -> Sequence[BrokerInfo]:
+        """The live brokers that may have that store, as one sees them that has not joined."""
+        return [each for each in await self.coordinator.look() if each.store in ("", store)]
+
+    async def _elders(self, store: str) -> Sequence[BrokerInfo]:
+        """Those of them that were announced before this one, once it has joined, and have not left since."""
+        before = takewhile(lambda each: each.id != self.id, self.coordinator.by_age())
+        return [each for each in before if each.store in ("", store)]
+
     def _called_at(self, url: str, peer_url: str) -> list[str]:
         """Where other brokers may call this one: no answer counts as its own at any other address."""
         return ([url] if self.settings.serves_brokers_in_public else []) + ([peer_url] if peer_url else [])
@@ -555,7 +584,19 @@ class Broker:
             draining=self.draining.is_set(),
             stalls=self.store_health.stalls(),
             own_store=not self._clustered and self.store.uri(keys.CLUSTER).startswith("file:"),
+            zookeeper=self.zookeeper_lost,
             clock=self.maintenance.deletions.problem,
+        )
+
+    @property
+    def zookeeper_lost(self) -> str | None:
+        """What it means that this broker is out of touch with ZooKeeper; None if it is in touch, or needs none."""
+        if not self._clustered or self.coordinator.in_touch():
+            return None
+        silent_seconds = self.clock.monotonic_seconds() - self.coordinator.seen_seconds
+        return (
+            f"ZooKeeper has not answered {self.id} for {max(silent_seconds, 0):.0f} s: no leader is known, so nothing "
+            "is failed over, moved or split. Brokers go on with what they own, and acknowledge what is stored"
         )
 
     def _record_changed(self, name: str) -> None:

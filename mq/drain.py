@@ -59,6 +59,11 @@ class Drainer:
 
     async def hand_over_to_others(self) -> int:
         """As `hand_over`. Raises `NoOtherBroker`, and changes nothing, where no other broker can take over."""
+        if self._clustered and not self._coordinator.in_touch():
+            raise NoOtherBroker(
+                f"{self._broker} has lost ZooKeeper, without which no leader gives its segments to others: bring "
+                "ZooKeeper back, and drain again"
+            )
         if not self._others():
             raise NoOtherBroker(
                 f"no other broker could take over what {self._broker} owns: {self._why_alone()}; SIGTERM stops it all "

@@ -201,6 +201,11 @@ class AsyncClient:
         return self._transport.addresses.given[0]
 
     @property
+    def current_url(self) -> str:
+        """The address that calls try first: the one that has answered last, unless it has failed since."""
+        return self._transport.addresses.current
+
+    @property
     def urls(self) -> tuple[str, ...]:
         """The known addresses of brokers: first those given, then those learned."""
         return self._transport.addresses.all

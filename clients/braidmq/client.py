@@ -140,6 +140,11 @@ class Client:
         return self._async.url
 
     @property
+    def current_url(self) -> str:
+        """The address that calls try first: the one that has answered last, unless it has failed since."""
+        return self._async.current_url
+
+    @property
     def urls(self) -> tuple[str, ...]:
         """The known addresses of brokers: first those given, then those learned."""
         return self._async.urls

@@ -272,7 +272,8 @@ class Cluster(_Answer):
     """The brokers, the leader among them, the transitions under way, and the topics of which objects are damaged.
 
     `peer_keys` is whether the asked broker demands of others that they prove by keys who they are: `required`,
-    `optional` or `none`. Whoever may observe the cluster is told.
+    `optional` or `none`. Whoever may observe the cluster is told. Each of `problems` has a `type` and a `detail`:
+    `zookeeper-lost` while the asked broker has no contact with ZooKeeper, and knows of no leader.
     """
 
     cluster: str
@@ -281,6 +282,7 @@ class Cluster(_Answer):
     brokers: tuple[Broker, ...]
     peer_keys: str | None = None
     transitions: tuple[dict[str, Any], ...] = ()
+    problems: tuple[dict[str, Any], ...] = ()
     damaged: tuple[DamagedTopic, ...] = ()
 
 

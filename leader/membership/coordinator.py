@@ -26,6 +26,7 @@ class BrokerInfo:
 
     `store` is the id in the cluster record of its store; empty if the broker is of an older version. `peer_url` is
     where it listens for brokers alone; empty if it has no such listener. Older versions do not know it, and call `url`.
+    `starting`: it has not proven yet that its store is that of the others.
     """
 
     id: str
@@ -35,6 +36,7 @@ class BrokerInfo:
     draining: bool = False
     store: str = ""
     peer_url: str = ""
+    starting: bool = False
 
 
 class Coordinator(Protocol):

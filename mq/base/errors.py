@@ -248,6 +248,10 @@ class PeerFailed(BraidError):
     """Another broker refused the request."""
 
 
+class PeerTooOld(PeerFailed):
+    """Another broker does not know the call: it is of a version before, and has done nothing."""
+
+
 class PeerDenied(PeerFailed):
     """Another broker does not take this one for a broker of its cluster."""
 

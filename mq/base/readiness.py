@@ -16,12 +16,14 @@ MOST_PROBLEMS = 10
 class Readiness:
     """`ready`: send requests here. A `degraded` broker may be ready: its `stalls` are then those of all brokers.
 
-    `clock` is what is wrong with its clock; nothing but deletion depends on that.
+    `zookeeper` says that it has lost ZooKeeper, and `clock` what is wrong with its clock; nothing but deletion depends
+    on that.
     """
 
     ready: bool
     status: Status
     stalls: Sequence[Stall] = ()
+    zookeeper: str | None = None
     clock: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -31,26 +33,42 @@ class Readiness:
             "status": self.status,
             "problems": [
                 *(_problem(stall) for stall in self.stalls[:MOST_PROBLEMS]),
+                *([] if self.zookeeper is None else [zookeeper_problem(self.zookeeper)]),
                 *([] if self.clock is None else [{"type": "clock-off", "detail": self.clock}]),
             ],
         }
 
 
 def readiness(
-    *, started: bool, draining: bool, stalls: Sequence[Stall], own_store: bool, clock: str | None = None
+    *,
+    started: bool,
+    draining: bool,
+    stalls: Sequence[Stall],
+    own_store: bool,
+    zookeeper: str | None = None,
+    clock: str | None = None,
 ) -> Readiness:
     """What to tell a load balancer.
 
     Where all brokers share the store that stalls, taking them all away would only make it worse: readers of recent
     messages, and publishers of `acks=replicated`, are still served. So such a broker stays ready. One that alone is in
     trouble is not: its store is its own (`own_store`), or the cause lies in its own process.
+
+    Nor does a lost ZooKeeper take a broker out. Mostly all of them lose it at once, and each goes on to store and to
+    acknowledge: the store fences it. One that others have replaced passes on what it is sent.
     """
     if draining or not started:
         return Readiness(False, "draining" if draining else "starting")
     if not stalls:
-        return Readiness(True, "ok" if clock is None else "degraded", clock=clock)
+        status: Status = "ok" if zookeeper is None and clock is None else "degraded"
+        return Readiness(True, status, zookeeper=zookeeper, clock=clock)
     own = own_store or any(stall.cause in OWN_CAUSES for stall in stalls)
-    return Readiness(not own, "degraded", stalls, clock)
+    return Readiness(not own, "degraded", stalls, zookeeper, clock)
+
+
+def zookeeper_problem(detail: str) -> dict[str, Any]:
+    """As `/readyz` and `/v1/cluster` show that ZooKeeper is lost."""
+    return {"type": "zookeeper-lost", "detail": detail}
 
 
 def _problem(stall: Stall) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from mq.base.errors import (
     PeerDenied,
     PeerFailed,
     PeerSilent,
+    PeerTooOld,
 )
 from mq.peers.traffic_report import (
     ShownTraffic,
@@ -57,6 +58,7 @@ _ERRORS: Mapping[str, type[BraidError]] = {
     "no-other-broker": NoOtherBroker,
     "draining": Draining,
     "forbidden": PeerDenied,
+    "path-not-found": PeerTooOld,
     "store-unavailable": OutcomeUnknown,
 }
 # An object that the peer cannot read. What it says of the object is passed on.
@@ -111,6 +113,14 @@ class TailPage:
     end: int
     sealed: bool
     stored_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProof:
+    """What the broker of that id found on its store under the key that it was asked for; None if nothing is there."""
+
+    broker: str
+    content: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +219,11 @@ def _unpack_sight(document: Any) -> Sight:
     return SIGHTS[SIGHTS.index(document["sight"])]
 
 
+def _unpack_store_proof(document: Any) -> StoreProof:
+    content = document["content"]
+    return StoreProof(str(document["broker"]), None if content is None else str(content))
+
+
 OUTCOMES = _json_form(_pack_outcomes, _unpack_outcomes)
 SEALING = _json_form(_pack_sealed_end, _unpack_sealing)
 SEALED_END = _json_form(_pack_sealed_end, _unpack_sealed_end)
@@ -218,6 +233,7 @@ RECORD_VERSION = _number_form("version")
 SEGMENT_COUNT = _number_form("segments")
 BROKER_ID: AnswerForm[str] = _json_form(lambda broker: {"broker": broker}, lambda document: str(document["broker"]))
 SIGHT: AnswerForm[Sight] = _json_form(lambda sight: {"sight": sight}, _unpack_sight)
+STORE_PROOF: AnswerForm[StoreProof] = _json_form(asdict, _unpack_store_proof)
 TAKEN: AnswerForm[bool] = _json_form(lambda taken: {"taken": taken}, lambda document: bool(document["taken"]))
 VIEW: AnswerForm[dict[int, ShownTraffic]] = bytes_form(JSON_HEADERS, pack_shown, unpack_shown)
 SLOTS = bytes_form(_ARROW_HEADERS, pack_slots, unpack_slots)

@@ -204,10 +204,12 @@ PRESENCE = Call("GET", "presence", ToBroker, answer_forms.BROKER_ID)
 # To any broker, and to the leader, about a broker whose id is the body.
 SIGHT = Call("POST", "sight", ToWitness, answer_forms.SIGHT)
 TELL_REFUSED = Call("POST", "refused", ToBroker, answer_forms.TAKEN)
+# To any broker, from one that starts. The body is the ULID of what that one has written to its store.
+PROVE_STORE = Call("POST", "storeproof", ToBroker, answer_forms.STORE_PROOF)
 
 CALLS: Sequence[Call[Any, Any]] = (
     APPEND, SEAL, READ_TAIL, ASK_GROUP, REPLICATE, TAKE_OVER, REPORT_TRAFFIC, VIEW_TRAFFIC, SLOT_TRAFFIC, AVERAGES,
-    GIVE_AVERAGES, REFRESH, DRAIN, UNDRAIN, PRESENCE, SIGHT, TELL_REFUSED,
+    GIVE_AVERAGES, REFRESH, DRAIN, UNDRAIN, PRESENCE, SIGHT, TELL_REFUSED, PROVE_STORE,
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from leader.policy.cut_points import SlotTraffic
 from leader.traffic.traffic_averages import KnownAverages
 from leader.transitions import SealedEnd
 from mq.base.errors import PeerRefused, PeerSilent, PeerUnreachable
-from mq.peers.answer_forms import ARROW, Refusal, TailPage
+from mq.peers.answer_forms import ARROW, Refusal, StoreProof, TailPage
 from mq.peers.call_addresses import CallAddresses
 from mq.peers.calls import (
     APPEND,
@@ -30,6 +30,7 @@ from mq.peers.calls import (
     DRAIN,
     GIVE_AVERAGES,
     PRESENCE,
+    PROVE_STORE,
     READ_TAIL,
     REFRESH,
     REPLICATE,
@@ -257,6 +258,12 @@ class Peers:
     async def tell_refused(self, url: str | None, broker: str) -> bool:
         """Tell the leader that the address of a broker refuses connections; False if it does not care."""
         return await self._call(TELL_REFUSED, url, ToBroker(), broker.encode(), timeout_seconds=SHORT_SECONDS)
+
+    async def prove_store(self, url: str | None, ulid: str) -> StoreProof:
+        """What the broker at that address finds on its store of what this one has written under that ULID."""
+        return await self._call(
+            PROVE_STORE, url, ToBroker(), ulid.encode(), timeout_seconds=SHORT_SECONDS, is_look=True
+        )
 
     async def _call(
         self,

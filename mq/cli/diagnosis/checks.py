@@ -5,13 +5,13 @@ import os
 import platform
 import resource
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
 
@@ -101,46 +101,51 @@ async def store_findings(store: Store, clock: Clock) -> list[Finding]:
 
 
 async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
-    """Check that a broker answers, how fast, which brokers its cluster has, and that it can read its store."""
+    """Check that a broker answers, how fast, which brokers its cluster has, and that it can read its store.
+
+    Of several addresses, those that failed before one answered are named, and the others are not asked.
+    """
     try:
         started = clock.monotonic_seconds()
         cluster = await client.cluster()
         seconds = clock.monotonic_seconds() - started
     except BraidError as error:
         return [_failed("broker", error)]
+    url, known = client.current_url, client.urls
     return [
-        Finding("broker", *_broker(client.url, cluster, seconds)),
-        await _check("readiness", lambda: _readiness(client)),
+        *(Finding("broker", "warning", f"{shown(each)} gave no answer") for each in known[: known.index(url)]),
+        Finding("broker", *_broker(url, cluster, seconds)),
+        await _check("readiness", lambda: _readiness(url)),
         await _check("topics", lambda: _topics(client)),
         Finding("damage", *_damage(cluster)),
-        *await _peer_findings(client, cluster, clock),
+        *await _peer_findings(url, cluster, clock),
     ]
 
 
-async def _peer_findings(client: AsyncClient, cluster: Cluster, clock: Clock) -> list[Finding]:
+async def _peer_findings(url: str, cluster: Cluster, clock: Clock) -> list[Finding]:
     """How brokers call each other, as far as one sees it who is none."""
     keys_outcome = of_keys(cluster)
-    findings = [await _check("calls of brokers", lambda: _call_of_brokers(client))]
+    findings = [await _check("calls of brokers", lambda: _call_of_brokers(url))]
     if keys_outcome is not None:
         findings.append(Finding("keys of brokers", *keys_outcome))
     findings.append(Finding("port for brokers", *of_ports(cluster)))
     proves_by_keys = cluster.peer_keys == "required"
     ports = [(each.broker, each.peer_url) for each in cluster.brokers if each.peer_url]
     # At once: a firewall that says nothing makes each of them wait.
-    looks = await asyncio.gather(*(look_at(url, clock) for _, url in ports))
-    for (name, url), seen in zip(ports, looks, strict=True):
-        findings.append(Finding("port for brokers", *outcome_of(name, url, seen, proves_by_keys=proves_by_keys)))
+    looks = await asyncio.gather(*(look_at(peer_url, clock) for _, peer_url in ports))
+    for (name, peer_url), seen in zip(ports, looks, strict=True):
+        findings.append(Finding("port for brokers", *outcome_of(name, peer_url, seen, proves_by_keys=proves_by_keys)))
     return findings
 
 
-async def _call_of_brokers(client: AsyncClient) -> _Outcome:
+async def _call_of_brokers(url: str) -> _Outcome:
     """Whether who is no broker is refused where clients are served."""
     try:
         async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=broker_tls(), trust_env=False) as http:
-            answer = await http.get(f"{client.url}{CALL}")
+            answer = await http.get(f"{url}{CALL}")
     except httpx.HTTPError as error:
         return "warning", f"{CALL} has no answer: {type(error).__name__}: {error}"
-    return of_call(shown(client.url), answer.status_code)
+    return of_call(shown(url), answer.status_code)
 
 
 async def _check(name: str, check: Callable[[], Awaitable[_Outcome]]) -> Finding:
@@ -222,27 +227,37 @@ def _broker(url: str, cluster: Cluster, seconds: float) -> _Outcome:
     return "ok", answer
 
 
-async def _readiness(client: AsyncClient) -> _Outcome:
+async def _readiness(url: str) -> _Outcome:
     """What the broker itself says about its store."""
     try:
         async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=broker_tls(), trust_env=False) as http:
-            answer = await http.get(f"{client.url}/readyz")
+            answer = await http.get(f"{url}/readyz")
             if answer.status_code not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
-                return "failed", f"{shown(client.url)}/readyz is answered {answer.status_code} {answer.reason_phrase}"
+                return "failed", f"{shown(url)}/readyz is answered {answer.status_code} {answer.reason_phrase}"
             told = answer.json()
         # Brokers of earlier versions name neither.
         problems, status = told.get("problems", []), told.get("status", "ok" if told["ready"] else "not ready")
     except (httpx.HTTPError, ValueError, LookupError, AttributeError) as error:
         return "failed", f"/readyz has no answer that can be read: {type(error).__name__}: {error}"
     if not problems:
-        return ("ok" if told["ready"] else "failed"), f"{shown(client.url)}/readyz says {status}"
-    worst = problems[0]
-    if worst["type"] == "clock-off":
-        return "warning", f"{status}: {worst['detail']}. Run a time service (NTP)"
-    return "failed", (
-        f"{status}: {worst['operation']} of {worst['key']!r} without success for {worst['seconds']} s: "
-        f"{worst['detail']}. {_REMEDIES.get(worst['cause'], _USUAL_REMEDY)}"
-    )
+        return ("ok" if told["ready"] else "failed"), f"{shown(url)}/readyz says {status}"
+    outcomes = [_problem(each) for each in problems if each["type"] != "store-stalled" or each is problems[0]]
+    worst: Result = "failed" if any(result == "failed" for result, _ in outcomes) else "warning"
+    return worst, f"{status}: {'. '.join(detail for _, detail in outcomes)}"
+
+
+def _problem(told: Mapping[str, Any]) -> _Outcome:
+    """What a broker says of itself. A broker of a later version may know of more."""
+    match told["type"]:
+        case "store-stalled":
+            return "failed", (
+                f"{told['operation']} of {told['key']!r} without success for {told['seconds']} s: {told['detail']}. "
+                f"{_REMEDIES.get(told['cause'], _USUAL_REMEDY)}"
+            )
+        case "clock-off":
+            return "warning", f"{told['detail']}. Run a time service (NTP)"
+        case kind:
+            return "warning", f"{kind}: {told.get('detail', '')}"
 
 
 async def _topics(client: AsyncClient) -> _Outcome:

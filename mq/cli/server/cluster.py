@@ -44,6 +44,8 @@ def status(url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = Fals
         return
     leads = "no broker leads" if found.leader is None else f"{found.leader} leads"
     print_lines(f"cluster {found.cluster}, version {found.version}: {leads}")
+    for problem in found.problems:
+        print_lines(f"{problem['type']}: {problem['detail']}")
     print_table(_BROKER_COLUMNS, (_row(broker, found) for broker in found.brokers))
     if found.transitions:
         print_lines("", "transitions under way:")

@@ -8,6 +8,7 @@ from fastapi.responses import PlainTextResponse, Response
 from filer.errors import InvalidInput
 from leader.membership.coordinator import BrokerInfo
 from mq.base.errors import NotFound, PeerSilent, PeerUnreachable
+from mq.base.readiness import zookeeper_problem
 from mq.base.version import VERSION
 from mq.broker import Broker
 from mq.http.endpoints.topics import damaged_objects
@@ -32,7 +33,8 @@ def cluster_router(broker: Broker) -> APIRouter:
         one may observe. `peer_url` and `peer_keys`, how brokers call each other, are null then.
 
         `topics_loading` is how many topics a broker without a cluster has still to read after its start: they are not
-        counted yet. It is null until their names are known.
+        counted yet. It is null until their names are known. `problems` has `zookeeper-lost` while this broker is out of
+        touch with ZooKeeper: `leader` is null then, and `brokers` are those that it knew last.
         """
         principal = principal_of(request)
         may_observe = principal.grants.allow_on_cluster("observe")
@@ -50,11 +52,13 @@ def cluster_router(broker: Broker) -> APIRouter:
             {
                 "cluster": broker.settings.cluster,
                 "version": VERSION,
-                "leader": broker.coordinator.leader(),
+                # Out of touch it would be the last one that was known, who may have died since.
+                "leader": None if (lost := broker.zookeeper_lost) is not None else broker.coordinator.leader(),
                 "brokers": brokers,
                 "peer_keys": _peer_keys(broker) if may_observe else None,
                 "transitions": transitions,
                 "topics_loading": broker.loading.left if broker.settings.zookeeper is None else 0,
+                "problems": [] if lost is None else [zookeeper_problem(lost)],
                 "damaged": [each for each in _damaged_topics(broker) if principal.sees(str(each["topic"]))],
             }
         )

@@ -1,14 +1,18 @@
-"""Calls to any broker: a topic's record has changed, hand over your segments, own segments again."""
+"""Calls to any broker: a topic's record has changed, hand over your segments, own segments again, prove
+that your store is mine.
+"""
 
 from starlette.types import Receive
 
-from filer.errors import CorruptFile, InvalidInput
+from filer import keys
+from filer.errors import CorruptFile, InvalidInput, ObjectNotFound
 from filer.topic.topic_state import TopicState
 from leader.membership.refusing_brokers import Sight
 from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.internal.topic_at import topic_at
 from mq.limits.front_store import FrontStore
+from mq.peers.answer_forms import StoreProof
 from mq.peers.calls import Call, ToBroker, ToTopicAt, ToWitness
 from mq.peers.peers import MOST_RECORD_BYTES
 from mq.peers.transport import PeerAnswer
@@ -63,6 +67,15 @@ class BrokerCalls:
     async def take_refusal(self, call: Call[ToBroker, bool], asked: ToBroker, receive: Receive) -> PeerAnswer:
         """Take the news that a broker was refused at another one's address."""
         return call.pack(self._broker.refusal_watch.told(await self._read_id(receive)))
+
+    async def prove_store(self, call: Call[ToBroker, StoreProof], asked: ToBroker, receive: Receive) -> PeerAnswer:
+        """What is on the store of this broker under a fresh name: a broker that starts has written it to its own."""
+        key = keys.store_proof(await self._read_id(receive))
+        try:
+            content = (await self._broker.store.get(key)).data[:MOST_ID_BYTES].decode("latin-1")
+        except ObjectNotFound:
+            return call.pack(StoreProof(self._broker.id, None))
+        return call.pack(StoreProof(self._broker.id, content))
 
     async def _read_id(self, receive: Receive) -> str:
         with Intake(self._room, MOST_ID_BYTES, "", wait=True) as intake:

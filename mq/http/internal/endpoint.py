@@ -21,6 +21,7 @@ from mq.peers.calls import (
     DRAIN,
     GIVE_AVERAGES,
     PRESENCE,
+    PROVE_STORE,
     READ_TAIL,
     REFRESH,
     REPLICATE,
@@ -87,4 +88,5 @@ def _handlers(broker: Broker) -> Mapping[Call[Any, Any], Handler]:
         PRESENCE: whole.presence,
         SIGHT: whole.sight,
         TELL_REFUSED: whole.take_refusal,
+        PROVE_STORE: whole.prove_store,
     }

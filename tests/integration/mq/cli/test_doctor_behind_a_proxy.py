@@ -13,12 +13,14 @@ import pytest
 from braidmq import AsyncClient
 from braidmq.transport.tls import tls_context
 from filer.clock import SystemClock
+from mq.base.version import VERSION
 from mq.cli.diagnosis.checks import broker_findings
 from tests.support.net.own_certificate import write_certificate
 from tests.support.net.threaded_server import ThreadedServer
+from tests.support.process.processes import free_port
 
 READY = {"ready": True, "status": "ok", "problems": []}
-CLUSTER = {"cluster": "braidmq", "version": "0.1.0", "leader": None, "self": "a", "brokers": [], "damaged": []}
+CLUSTER = {"cluster": "braidmq", "version": VERSION, "leader": None, "self": "a", "brokers": [], "damaged": []}
 ANSWERS = {"/readyz": READY, "/v1/cluster": CLUSTER, "/v1/topics": {"topics": [], "next": None}}
 
 
@@ -69,3 +71,18 @@ async def test_readiness(
         assert repr(client) == f"AsyncClient('https://{proxy}')"
     assert (findings["readiness"].result, findings["readiness"].detail) == (result, f"https://{proxy}/readyz {detail}")
     assert not any("secret" in each.detail for each in findings.values())
+
+
+async def test_the_address_that_answered_is_named_and_so_is_one_that_did_not(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Proxy, "answers", ANSWERS)
+    away = f"https://127.0.0.1:{free_port()}"
+    async with AsyncClient([away, f"https://ada:secret@{proxy}"]) as client:
+        findings = await broker_findings(client, SystemClock())
+    told = [(each.check, each.result, each.detail.partition(" in ")[0]) for each in findings[:3]]
+    assert told == [
+        ("broker", "warning", f"{away} gave no answer"),
+        ("broker", "ok", f"https://{proxy} answers"),
+        ("readiness", "ok", f"https://{proxy}/readyz says ok"),
+    ]

@@ -4,6 +4,7 @@ import contextlib
 import platform
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -192,6 +193,20 @@ def test_brokers_of_one_cluster_on_different_stores_is_one_line(tmp_path: Path) 
             told = refusal(BrokerProcess(data=tmp_path / "two", args=[*args, "--broker", "two"]))
             assert told.startswith("mq: one.") and f"has another store than {tmp_path}" in told and "--store" in told
             assert len(httpx.get(f"{one.url}/v1/cluster").json()["brokers"]) == 1
+
+
+def test_a_broker_on_a_copy_of_its_clusters_store_is_one_line(tmp_path: Path) -> None:
+    """As in a restore drill beside the cluster: the copy has all that the store had when it was made."""
+    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
+        args = ["--zookeeper", zookeeper.hosts, "--log-level", "warning"]
+        with BrokerProcess(data=tmp_path / "one", args=[*args, "--broker", "one"]) as one:
+            shutil.copytree(tmp_path / "one", tmp_path / "copy")
+            told = refusal(BrokerProcess(data=tmp_path / "copy", args=[*args, "--broker", "drill"]))
+            assert told.startswith("mq: one.") and f"{tmp_path}/copy: that is a copy of the cluster's store" in told
+            assert len(httpx.get(f"{one.url}/v1/cluster").json()["brokers"]) == 1
+        # Alone it may run on it.
+        with BrokerProcess(data=tmp_path / "copy", args=["--broker", "drill"]):
+            pass
 
 
 def test_settings_come_from_flag_variable_and_file(tmp_path: Path) -> None:

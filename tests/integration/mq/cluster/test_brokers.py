@@ -10,14 +10,17 @@ from typing import NoReturn
 import orjson
 import pytest
 
+from braidmq import AsyncClient
 from filer.clock import SystemClock, settle
 from filer.errors import CorruptFile, InvalidConfig
 from filer.slots import slot_of
 from filer.stores.memory_store import MemoryStore
 from filer.topic.catalogue import Catalogue, TopicRecord
 from filer.topic.topic_config import TopicConfig
+from mq.base.errors import NoOtherBroker
 from mq.base.settings import BrokerSettings
 from mq.broker import Broker
+from mq.cli.diagnosis.checks import broker_findings
 from mq.peers.calls import PREFIX, SECRET_HEADER
 from mq.topic.topic_publisher import RETRIES
 from tests.support.broker.problems import check_problem
@@ -262,6 +265,46 @@ async def test_a_broker_with_another_store_keeps_itself_out_and_nobody_else(brok
     assert [each["broker"].partition(".")[0] for each in (await brokers.get("d", "/v1/cluster"))["brokers"]] == [
         *"abcd"
     ]
+
+
+async def test_a_broker_on_a_copy_of_the_store_is_refused_before_it_is_announced(brokers: HttpCluster) -> None:
+    """All that the store had, the copy has: cluster, id and secret. What is written now it has not."""
+    copy = MemoryStore()
+    async for info in brokers.store.list(""):
+        await copy.create(info.key, (await brokers.store.get(info.key)).data)
+    seen: list[str] = []
+    coordinator = SharedCoordinator(brokers.membership)
+    coordinator.on_change(lambda: seen.extend(each.id for each in coordinator.brokers()))
+    drill = Broker(copy, SystemClock(), coordinator, BrokerSettings(broker="drill"))
+    with pytest.raises(InvalidConfig, match=r"^a\.\S+ at \S+ does not find .* that is a copy of the cluster's store"):
+        await drill.start("http://127.0.0.1:9")
+    await drill.close()
+    assert seen == [] and len(brokers.membership.members) == 3
+
+
+async def test_a_start_leaves_no_proof_of_its_store(brokers: HttpCluster) -> None:
+    left = [info.key async for info in brokers.store.list("cluster/")]
+    assert left == ["cluster/cluster.json", "cluster/settings-copy.json", "cluster/settings.json"]
+
+
+async def test_a_broker_that_has_lost_zookeeper_says_so_and_knows_no_leader(brokers: HttpCluster) -> None:
+    """The last one that it knew may have died since. It goes on to acknowledge."""
+    await brokers.create("c", "t")
+    brokers.expel("c")
+    told = await brokers.get("c", "/v1/cluster")
+    assert told["leader"] is None and [each["type"] for each in told["problems"]] == ["zookeeper-lost"]
+    ready = await brokers.get("c", "/readyz")
+    assert ready == {"ready": True, "status": "degraded", "problems": told["problems"]}
+    async with AsyncClient(brokers.up["c"].url) as client:
+        findings = {each.check: each for each in await broker_findings(client, SystemClock())}
+    assert (findings["readiness"].result, findings["readiness"].detail[:26]) == (
+        "warning",
+        "degraded: zookeeper-lost: ",
+    )
+    with pytest.raises(NoOtherBroker, match="has lost ZooKeeper"):
+        await brokers.up["c"].broker.drainer.hand_over_to_others()
+    healthy = await brokers.get("a", "/v1/cluster")
+    assert (healthy["leader"], healthy["problems"]) == (brokers.up["a"].broker.id, [])
 
 
 async def test_new_brokers_get_their_share(brokers: HttpCluster) -> None:

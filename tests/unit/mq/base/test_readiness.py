@@ -37,6 +37,16 @@ def test_a_clock_that_is_off_is_told_and_takes_no_broker_out() -> None:
     }
 
 
+def test_a_lost_zookeeper_is_told_and_takes_no_broker_out() -> None:
+    """Each goes on to store and to acknowledge, and mostly all have lost it."""
+    told = readiness(started=True, draining=False, stalls=[], own_store=False, zookeeper="31 s", clock="off")
+    assert told.document() == {
+        "ready": True,
+        "status": "degraded",
+        "problems": [{"type": "zookeeper-lost", "detail": "31 s"}, {"type": "clock-off", "detail": "off"}],
+    }
+
+
 def test_the_document_names_each_problem() -> None:
     told = readiness(started=True, draining=False, stalls=[stall("ENOSPC")] * (2 * MOST_PROBLEMS), own_store=True)
     document = told.document()

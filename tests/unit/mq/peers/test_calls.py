@@ -16,7 +16,7 @@ from leader.traffic.traffic_averages import KnownAverages, RecentTraffic
 from leader.transitions import SealedEnd
 from mq.base.errors import PeerFailed, PeerSilent
 from mq.peers import calls, older_brokers
-from mq.peers.answer_forms import Refusal, TailPage
+from mq.peers.answer_forms import Refusal, StoreProof, TailPage
 from mq.peers.calls import CALLS, Call, CallTable
 from mq.peers.group_call import GroupReply, GroupRequest, pack_group_call, unpack_group_call
 from mq.peers.traffic_report import ShownTraffic
@@ -85,6 +85,12 @@ EXAMPLES: list[tuple[Call[Any, Any], Any, str, list[Any]]] = [
     (calls.PRESENCE, calls.ToBroker(), "GET /internal/v1/presence", ["b.01"]),
     (calls.SIGHT, calls.ToWitness(1.5), "POST /internal/v1/sight?heard=1.5", ["refused", "answered", "unclear"]),
     (calls.TELL_REFUSED, calls.ToBroker(), "POST /internal/v1/refused", [True, False]),
+    (
+        calls.PROVE_STORE,
+        calls.ToBroker(),
+        "POST /internal/v1/storeproof",
+        [StoreProof("b.01", "0ff"), StoreProof("b.01", None)],
+    ),
 ]
 IDS = [f"{call.method} {call.name}" for call, *_ in EXAMPLES]
 TABLE_OF_ALL = CallTable([*CALLS, older_brokers.OLDER_REPORT_TRAFFIC, older_brokers.OLDER_VIEW_TRAFFIC])

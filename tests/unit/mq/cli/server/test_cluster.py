@@ -34,6 +34,7 @@ CLUSTER = {
     ],
     "peer_keys": "required",
     "transitions": [{"topic": "t", "reason": "drain", "seal": [3, 4], "open": [5, 6]}],
+    "problems": [],
     "damaged": [],
 }  # fmt: skip
 
@@ -102,6 +103,15 @@ def test_status_without_a_leader_and_without_transitions(command: Command, capfd
     assert run(["cluster", "status"]) == 0
     out = capfd.readouterr().out
     assert "no broker leads" in out and "transitions" not in out
+
+
+def test_status_without_zookeeper_says_so(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
+    lost = {"type": "zookeeper-lost", "detail": "ZooKeeper has not answered one.01A for 31 s"}
+    command(ScriptedCluster(cluster={**CLUSTER, "leader": None, "problems": [lost]}))
+    assert run(["cluster", "status"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].endswith("no broker leads")
+    assert lines[1] == "zookeeper-lost: ZooKeeper has not answered one.01A for 31 s"
 
 
 def test_status_for_machines(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
