@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -35,6 +35,12 @@ from mq.process.connections.refusals import (
     URI_TOO_LONG,
     Refusal,
 )
+from mq.process.connections.request_head import (
+    faulty_frame,
+    has_body,
+    head_without_upgrade,
+    plain_body_bytes,
+)
 from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
 from mq.process.connections.web_socket import SOCKETS, WebSocket
@@ -43,7 +49,6 @@ from mq.security.caller import ShownCertificate
 from mq.tls.peer_certificate import PeerCertificate, offer_certificate, peer_certificate
 
 _INTERNAL = PREFIX.encode("ascii")
-_MOST_DIGITS = 18
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -66,22 +71,6 @@ def _new_parser(protocol: KnownCallerProtocol) -> httptools.HttpRequestParser:
 
 class _Refused(Exception):
     """Stops the parser."""
-
-
-def plain_body_bytes(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """The length of a body for which no parser is needed: of a large one whose length one header says; else 0.
-
-    The parser has refused headers that contradict one another. Whatever else is not the usual is left to it as well.
-    """
-    size_bytes = 0
-    for name, value in headers:
-        if name == b"transfer-encoding":
-            return 0
-        if name == b"content-length":
-            if size_bytes or not value.isdigit() or len(value) > _MOST_DIGITS:
-                return 0
-            size_bytes = int(value)
-    return size_bytes if size_bytes >= LEAST_BYTES else 0
 
 
 class _Flow(FlowControl):
@@ -126,6 +115,8 @@ class LimitedProtocol(KnownCallerProtocol):
         self.client_certificate: PeerCertificate | None = None
         # What the connection has become, or is to become if the endpoint agrees.
         self._socket: WebSocket | None = None
+        # Whether the request whose headers are complete asks for a socket, or for another protocol in vain.
+        self._asks_for_socket = self._upgrades_in_vain = False
 
     @property
     def may_send(self) -> bool:
@@ -197,10 +188,9 @@ class LimitedProtocol(KnownCallerProtocol):
 
     def _new_socket(self, cycle: RequestResponseCycle) -> WebSocket | None:
         """What the connection becomes if the request asks for that, and the endpoint agrees."""
-        if self.pipeline or not self.parser.should_upgrade() or self.parser.get_method() != b"GET":
+        if not self._asks_for_socket:
             return None
-        if self._get_upgrade() != b"websocket" or not self.url.partition(b"?")[0].endswith(SOCKETS):
-            return None
+        self._asks_for_socket = False
         # Nothing but frames can follow. Where the endpoint does not agree, nothing can.
         cycle.keep_alive = False
         self._socket = WebSocket(self, self.loop)
@@ -285,9 +275,8 @@ class LimitedProtocol(KnownCallerProtocol):
         try:
             self._parse(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # Upgrades to anything else are not supported: the request is answered as any other.
-            if self._socket is not None:
-                self._socket.received(data[upgrade.args[0] :])
+            assert self._socket is not None
+            self._socket.received(data[upgrade.args[0] :])
             return
         except httptools.HttpParserInvalidURLError:
             self._watch.end(self, self._refusal or NOT_A_URL)
@@ -311,9 +300,28 @@ class LimitedProtocol(KnownCallerProtocol):
     def _parse(self, data: bytes) -> None:
         """Feed the parser, which calls the methods below."""
         if self._fed_bytes < LEAST_BYTES:
-            self.parser.feed_data(data)
+            self._feed(data)
         else:
             self._parse_large(data)
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        """Feed the parser. An upgrade that is not ours is ignored (RFC 9110 §7.8), and what follows is the body.
+
+        The parser takes every upgrade for granted: it skips the body, and stops behind the headers. So another one gets
+        the same headers without the upgrade, and then what follows them.
+        """
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._upgrades_in_vain:
+                    raise
+                data = data[upgrade.args[0] :]
+            self._upgrades_in_vain = False
+            head = head_without_upgrade(self.parser, self.url, self.headers)
+            self.parser = _new_parser(self)
+            self.parser.feed_data(head)
 
     def _parse_large(self, data: bytes) -> None:
         """Feed the parser. Of a large body of a known length it gets no more than what has come with its headers.
@@ -326,9 +334,9 @@ class LimitedProtocol(KnownCallerProtocol):
             # In the middle of headers this may find the end of a line of the body. The parser looks for itself.
             head_bytes = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
             data, rest = data[:head_bytes], memoryview(data)[head_bytes:]
-        self.parser.feed_data(data)
+        self._feed(data)
         if rest and len(rest) >= self._plain_body_bytes() - self._body_bytes:
-            self.parser.feed_data(rest)
+            self._feed(rest)
         elif rest:
             self._pass_parser_by(rest)
 
@@ -336,7 +344,7 @@ class LimitedProtocol(KnownCallerProtocol):
         """The length of the body that is arriving, if no parser is needed for it; else 0."""
         parser = self.parser
         # Behind the last request of a connection nothing is a request. Its parser knows, and a new one would not.
-        if not self._in_body or parser.should_upgrade() or not parser.should_keep_alive():
+        if not self._in_body or not parser.should_keep_alive():
             return 0
         return plain_body_bytes(self.headers)
 
@@ -476,11 +484,30 @@ class LimitedProtocol(KnownCallerProtocol):
             self._refuse(HEAD_TOO_LARGE)
         if len(self.pipeline) >= MOST_AHEAD:
             self._refuse(TOO_FAR_AHEAD)
+        if (faulty := faulty_frame(self.parser, self.headers)) is not None:
+            self._refuse(faulty)
+        if self.parser.should_upgrade():
+            self._asks_for_socket = self._is_handshake()
+            self._upgrades_in_vain = not self._asks_for_socket
+            if self._upgrades_in_vain:
+                return
         refusal = self._connections.head_complete(self, is_broker=self.url.startswith(_INTERNAL))
         if refusal is not None:
             self._refuse(refusal)
         self._in_head = False
         self._begin_request()
+
+    def _is_handshake(self) -> bool:
+        """Whether the request asks for a socket, with nothing before it that has no answer yet, and with no body."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            return False
+        return (
+            self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and self._get_upgrade() == b"websocket"
+            and self.url.partition(b"?")[0].endswith(SOCKETS)
+            and not has_body(self.headers)
+        )
 
     def _begin_request(self) -> None:
         """Have the ASGI app begin with the request whose headers are complete, once those before it are answered."""
@@ -506,6 +533,8 @@ class LimitedProtocol(KnownCallerProtocol):
 
     def on_message_complete(self) -> None:
         """The request is there as a whole."""
+        if self._upgrades_in_vain:
+            return  # the parser knows of no body: another one reads it
         super().on_message_complete()
         self._message_is_complete()
 

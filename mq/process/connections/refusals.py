@@ -89,6 +89,31 @@ NOT_A_URL = _refusal(
     "?key=%C5%91 is the key 'ő', and curl encodes it in --url-query 'key=ő'",
 )
 NOT_HTTP = _refusal("not-http", "invalid-request", "The request cannot be parsed", 400, "this is not valid HTTP/1.1")
+HOST = _refusal(
+    "not-http",
+    "invalid-request",
+    "The request cannot be parsed",
+    400,
+    "a request of HTTP/1.1 has exactly one header Host: give the host and port of the broker's address in it",
+)
+TRANSFER_ENCODING = _refusal(
+    "not-http",
+    "invalid-request",
+    "The request cannot be parsed",
+    400,
+    "the only transfer encoding of a body is chunked, given once, over HTTP/1.1; a compressed body says so in "
+    "Content-Encoding",
+)
+VERSION = _refusal(
+    "not-http", "invalid-request", "The request cannot be parsed", 400, "this is neither HTTP/1.1 nor HTTP/1.0"
+)
+NO_PROXY = _refusal(
+    "not-http",
+    "invalid-request",
+    "The request cannot be parsed",
+    400,
+    "a broker is no proxy, and takes no CONNECT: is its address set as that of one?",
+)
 NOT_TLS = _refusal(
     "tls",
     "invalid-request",

@@ -25,6 +25,7 @@ def main() -> None:
     while time.monotonic() < until_seconds:
         with comparison() as both:
             both.compare_any(EXAMPLES, seed_of_examples=seed)
+            both.pass_on_any(EXAMPLES, seed_of_examples=seed)
             begun, begun_known = both.compare_stored()
         fast, known = fast + begun, known + begun_known
         examples, seed = examples + EXAMPLES, seed + 1

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, seed, settings
 
 from filer.clock import settle
 from tests.support.mutated_publishes.http_bytes import TALKS, deviations, head_of, request
+from tests.support.mutated_publishes.pool import PASSED, SMUGGLED, Passed, pass_on, upgrading
 from tests.support.mutated_publishes.sides import TOPICS, Side, side
 
 _COMPARED = ("key", "key_base64", "value", "value_base64", "headers")
@@ -53,10 +54,26 @@ class Comparison:
 
         (check if seed_of_examples is None else seed(seed_of_examples)(check))()
 
+    def pass_on_any(self, examples: int, *, seed_of_examples: int | None = None) -> None:
+        """Have both serve a proxy that pools connections, so many examples of it. Raises what `pass_on` raises."""
+
+        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @example([(upgrading(), False)])
+        @example([(upgrading(), True)])
+        @given(PASSED)
+        def check(requests: list[tuple[Passed, bool]]) -> None:
+            for each in (self._fast, self._asgi):
+                self._runner.run(pass_on(each, requests))
+                self._runner.run(_until_at_rest(each))
+
+        (check if seed_of_examples is None else seed(seed_of_examples)(check))()
+
     def compare_stored(self) -> tuple[int, int]:
         """Compare all that is stored. Returns how many of the messages came by the fast path, and with a known head."""
         stored = [self._runner.run(_stored(each)) for each in (self._fast, self._asgi)]
         assert stored[0] == stored[1]
+        keys = {message["key"] for messages in stored[0].values() for message in messages}
+        assert SMUGGLED not in keys, "a body was read as a request"
         return self._fast.begun, self._fast.known
 
     async def _outcomes(self, talk: Sequence[Sequence[bytes]]) -> list[Outcome]:
@@ -83,10 +100,14 @@ async def _outcome(side: Side, talk: Sequence[Sequence[bytes]]) -> Outcome:
     answered = [await connection.send(*pieces) for pieces in talk]
     closed = connection.transport.closed
     await connection.end()
+    await _until_at_rest(side)
+    return Outcome(answered, closed, [await side.http.end_offsets(topic) for topic in TOPICS])
+
+
+async def _until_at_rest(side: Side) -> None:
     async with asyncio.timeout(10):
         while not side.is_at_rest():
             await settle()
-    return Outcome(answered, closed, [await side.http.end_offsets(topic) for topic in TOPICS])
 
 
 async def _stored(side: Side) -> dict[str, list[Any]]:

@@ -284,6 +284,12 @@ def test_any_bytes_are_answered_as_by_the_app() -> None:
         assert begun > known > 3
 
 
+def test_behind_a_proxy_that_pools_connections_no_body_becomes_a_request() -> None:
+    with comparison() as both:
+        both.pass_on_any(few_or_many(60, 300))
+        both.compare_stored()
+
+
 async def test_one_that_cannot_be_answered_keeps_no_other_from_its_answer(
     fast: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:

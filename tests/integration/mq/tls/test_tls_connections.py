@@ -65,6 +65,17 @@ def counted(broker: HttpBroker, name: str, **labels: str) -> float:
     return broker.broker.metrics.registry.get_sample_value(name, labels) or 0
 
 
+async def test_an_upgrade_to_http2_is_ignored_and_the_body_is_read(authority: Authority) -> None:
+    upgrade = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABkAAQAAP__"}
+    async with tls_broker(authority) as broker:
+        await broker.client.put("/v1/topics/t", json={})
+        for size_bytes in (5, 200_000):
+            answer = await broker.client.post("/v1/topics/t/messages", content=b"x" * size_bytes, headers=upgrade)
+            assert answer.status_code == 200, answer.text
+        page = (await broker.client.get("/v1/topics/t/messages")).json()
+        assert [len(message["value"]) for message in page["messages"]] == [5, 200_000]
+
+
 async def test_publishes_and_reads(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[bool] = []
     begin = FastPublisher.begin

@@ -21,8 +21,10 @@ from mq.bodies import arriving_body as bodies
 from mq.bodies.arriving_body import PIECE_BYTES, arriving_body
 from mq.metrics.metrics import Metrics
 from mq.process.connections import protocol as protocols
+from mq.process.connections import request_head
 from mq.process.connections.limits import connection_limits
-from mq.process.connections.protocol import LimitedProtocol, plain_body_bytes
+from mq.process.connections.protocol import LimitedProtocol
+from mq.process.connections.request_head import plain_body_bytes
 from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
 from tests.support.thoroughness import few_or_many
@@ -145,6 +147,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _use(patch: pytest.MonkeyPatch, least_bytes: int) -> None:
     patch.setattr(protocols, "LEAST_BYTES", least_bytes)
+    patch.setattr(request_head, "LEAST_BYTES", least_bytes)
     patch.setattr(bodies, "PIECE_BYTES", 5)
     patch.setattr(bodies, "_LEAST_ROOM_BYTES", 2)
 
@@ -177,6 +180,70 @@ async def test_a_client_that_goes_at_any_byte_has_sent_no_whole_request() -> Non
             await client.send(whole[:at])
         assert seen.requests in ([], [("POST", "/keep", None)]), at
         assert len(client.watch.connections) == 0
+
+
+SMALL, LARGE = b"0123", b"0123\r\n\r\n" * 4
+UPGRADES = [
+    pytest.param("connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMA\r\n", id="h2c"),
+    pytest.param("connection: upgrade\r\nupgrade: websocket\r\n", id="a socket elsewhere"),
+    pytest.param("upgrade: TLS/1.0\r\nconnection: keep-alive, upgrade\r\n", id="TLS"),
+]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("more", UPGRADES)
+@pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("frame", ["length", "chunks"])
+async def test_an_upgrade_that_is_not_ours_is_ignored_and_its_body_is_read(more: str, body: bytes, frame: str) -> None:
+    whole = request("/take", body, more=more)
+    if frame == "chunks":
+        head = f"POST /take HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n{more}\r\n".encode()
+        whole = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    behind = request("/take", b"behind")
+    head_bytes = whole.index(b"\r\n\r\n") + 4
+    for at in (head_bytes - 9, head_bytes, head_bytes + 2, len(whole), len(whole + behind)):
+        seen, answered = await exchange(cut(whole + behind, [at]), 1000)
+        assert seen.requests == [("POST", "/take", body), ("POST", "/take", b"behind")], at
+        assert answered.count(b"HTTP/1.1 200") == 2, at
+
+
+@pytest.mark.parametrize(
+    "more", ["content-length: 5\r\n", "transfer-encoding: chunked\r\n"], ids=["a length", "chunks"]
+)
+async def test_a_handshake_with_a_body_opens_no_socket_and_its_body_is_read(more: str) -> None:
+    head = "GET /keep/socket HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    body = b"01234" if "length" in more else b"5\r\n01234\r\n0\r\n\r\n"
+    seen, answered = await exchange([f"{head}{more}\r\n".encode(), body + request("/take", b"behind")])
+    assert [each[-1] for each in seen.requests] == [b"01234", b"behind"]
+    assert answered.count(b"HTTP/1.1 200") == 2
+
+
+async def test_a_handshake_behind_a_request_without_an_answer_opens_no_socket() -> None:
+    """Its answer comes later, when bytes behind it have been read as requests."""
+    socket = b"GET /keep/socket HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    seen, answered = await exchange([request("/take", b"first") + socket + request("/take", b"behind")])
+    assert [each[-1] for each in seen.requests] == [b"first", b"", b"behind"]
+    assert answered.count(b"HTTP/1.1 200") == 3
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [
+        (b"POST /take HTTP/1.1\r\ncontent-length: 1\r\n", b"Host"),
+        (b"POST /take HTTP/1.1\r\nhost: x\r\nHost: x\r\ncontent-length: 1\r\n", b"Host"),
+        (b"POST /take HTTP/1.0\r\nhost: x\r\nhost: y\r\ncontent-length: 1\r\n", b"Host"),
+        (b"POST /take HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n", b"chunked"),
+        (b"POST /take HTTP/1.1\r\nhost: x\r\ntransfer-encoding: identity, chunked\r\n", b"chunked"),
+        (b"POST /take HTTP/1.0\r\ntransfer-encoding: chunked\r\n", b"chunked"),
+        (b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n", b"CONNECT"),
+        (b"POST /take HTTP/2.0\r\nhost: x\r\ncontent-length: 1\r\n", b"HTTP/1.1"),
+        (b"POST /take HTTP/0.9\r\nhost: x\r\ncontent-length: 1\r\n", b"HTTP/1.1"),
+    ],
+)
+async def test_a_request_that_two_readers_may_understand_differently_is_refused(head: bytes, part: bytes) -> None:
+    seen, answered = await exchange([head + b"\r\n", request("/take", b"behind")])
+    assert seen.requests == [] and answered.count(b"HTTP/1.1 4") == 1
+    assert answered.startswith(b"HTTP/1.1 400 ") and part in answered
 
 
 BODY = st.binary(max_size=40)

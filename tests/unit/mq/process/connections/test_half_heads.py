@@ -11,7 +11,7 @@ from mq.process.connections.socket_reader import FIRST_BYTES, SocketReader
 from mq.process.connections.watch import ConnectionWatch
 from tests.unit.mq.process.connections.test_protocol import Transport, connected, new_watch, refuse
 
-HALF = b"GET / HTTP/1.1\r\nx: "
+HALF = b"GET / HTTP/1.1\r\nhost: x\r\nx: "
 
 
 class Sender:
