@@ -33,6 +33,7 @@ from pipeline.export.export_plan import (
     without_expired,
 )
 from pipeline.export.export_state import ExportState, StateFile, Target
+from pipeline.export.partitions import hidden_by, partition_columns
 from pipeline.export.table_columns import MESSAGES, TableColumns
 from pipeline.stores import open_retrying
 from pipeline.topic_files import LiveFile, SegmentFiles, list_topic, read_topic
@@ -59,6 +60,15 @@ class Export:
     in_place: InPlace = InPlace.NO
     skip_expired: bool = False
 
+    @property
+    def columns_of_folders(self) -> tuple[str, str]:
+        """By which names readers of a new table show the folders of a day and of an hour."""
+        return partition_columns(self.columns.shown, self.partition_by, self.partition_every)
+
+    def hidden_in(self, target: Target) -> list[str]:
+        """The columns that the folders of that table hide from readers. No new table has any."""
+        return hidden_by(target.partition_columns, self.columns.shown, self.partition_by, self.partition_every)
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -71,18 +81,28 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The number of runs of one call, and the messages they added. `unfit` are those that they put apart instead."""
+    """The number of runs of one call, and the messages they added. `unfit` are those that they put apart instead.
+
+    `hidden` are columns of the table that its folders hide from readers.
+    """
 
     runs: int = 0
     messages: int = 0
     by_reference: int = 0
     unfit: int = 0
+    hidden: tuple[str, ...] = ()
 
     def plus(self, pieces: Sequence[Piece], unfit: int = 0) -> "Exported":
         """The sum with one more run, of those pieces."""
         messages = sum(piece.stop - piece.start for piece in pieces) - unfit
         referred = sum(piece.stop - piece.start for piece in pieces if piece.by_reference is not None)
-        return Exported(self.runs + 1, self.messages + messages, self.by_reference + referred, self.unfit + unfit)
+        return replace(
+            self,
+            runs=self.runs + 1,
+            messages=self.messages + messages,
+            by_reference=self.by_reference + referred,
+            unfit=self.unfit + unfit,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +130,7 @@ def export_topic(workers: Workers, export: Export, finish_run: FinishRun) -> Exp
     done, is_last = Exported(), False
     while not is_last:
         state, is_last = with_stores(export, lambda opened: _next_run(export, opened))
+        done = replace(done, hidden=tuple(export.hidden_in(state.target)))
         if state.pending is not None:
             unfit = finish_run(workers, export, state)
             done = done.plus(state.pending.pieces, unfit)
@@ -128,8 +149,7 @@ async def _planned(export: Export, opened: Opened) -> Planned:
     if state.pending is not None:
         pieces = state.pending.pieces
     else:
-        if not state.runs:
-            await _check_nothing_there(opened.target)
+        await _check_folder(opened.target, state)
         pieces, _ = await _new_pieces(export, opened.source, topic, state)
     listed = await _list_segments_of(pieces, opened.source, topic)
     return Planned(pieces, copies_of(listed, pieces), is_unfinished=state.pending is not None)
@@ -184,8 +204,7 @@ async def _next_run(export: Export, opened: Opened) -> tuple[ExportState, bool]:
     state = await file.read(_target(export, topic))
     if state.pending is not None:
         return await _unfinished(export, topic, file, state), False
-    if not state.runs:
-        await _check_nothing_there(opened.target)
+    await _check_folder(opened.target, state)
     pieces, exported = await _new_pieces(export, opened.source, topic, state)
     if not pieces:
         return state, True
@@ -222,19 +241,23 @@ async def _unfinished(export: Export, topic: TopicState, file: StateFile, state:
     messages that have expired since are not missed.
     """
     assert state.pending is not None
-    if not export.skip_expired or state.pending.staged:
-        return state
-    pieces = without_expired(topic.segments, state.pending.pieces)
-    if pieces == state.pending.pieces:
-        return state
-    left = state.reduced_to(pieces)
-    # An export that continues the unreduced run finds this other state once it has staged or committed its files.
-    await file.write(left)
+    pending, left = state.pending, state
+    if export.columns.are_stored_otherwise and not state.given_up and not pending.staged:
+        # An earlier version may have written files of this run, by types that Iceberg has not. They stay unseen.
+        left = left.model_copy(update={"given_up": 1})
+    if export.skip_expired and not (pending.staged and export.table_format == "parquet"):
+        left = left.reduced_to(without_expired(topic.segments, pending.pieces))
+    if left != state:
+        # If we stop here, this is what the next call finds. An export that continues the run as it was finds this other
+        # state once it has staged its files.
+        await file.write(left)
     return left
 
 
-async def _check_nothing_there(store: Store) -> None:
+async def _check_folder(store: Store, state: ExportState) -> None:
     """Raises `JobFailed` if a new table would lie among files that are not part of it."""
+    if state.runs or state.given_up:
+        return
     async for info in store.list(""):
         if info.key.endswith(".parquet"):
             raise JobFailed(
@@ -250,6 +273,7 @@ def _target(export: Export, topic: TopicState) -> Target:
         partition_by=export.partition_by,
         partition_every=export.partition_every,
         columns=export.columns.descriptions,
+        partition_columns=export.columns_of_folders,
     )
 
 
@@ -290,7 +314,7 @@ def work_of(tasks: Sequence[tuple[Piece, list[LiveFile]]]) -> Work:
     return Work(files=len(files), size_bytes=sum(file.size_bytes for file in files))
 
 
-def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> WrittenPiece:
+def stage(export: Export, state: ExportState, folder: str, task: tuple[Piece, list[LiveFile]]) -> WrittenPiece:
     """Write a piece below the folder, unless the table can refer to its file, which is there and whole. Runs as a task.
 
     Raises `CorruptFile` for a damaged file.
@@ -302,10 +326,12 @@ def stage(export: Export, folder: str, task: tuple[Piece, list[LiveFile]]) -> Wr
             uri = opened.source.uri(piece.by_reference)
             return WrittenPiece([Written(uri, piece.stop - piece.start, by_reference=True)])
         keeps_types = export.columns.schema is not None and export.table_format == "parquet"
-        form = TableForm(export.columns, export.partition_by, export.partition_every, keeps_types)
+        folders = state.target.partition_columns
+        form = TableForm(export.columns, export.partition_by, export.partition_every, folders, keeps_types)
         written = await write_piece(opened.source, opened.target, piece, files, folder=folder, form=form)
         if written.unfit_messages:
-            await _put_apart(export, opened, piece, written.unfit)
+            name = f"{attempt_prefix(state)}{piece.name}"
+            await _put_apart(export, opened, name, written.unfit)
         return replace(written, unfit=b"")
 
     return with_stores(export, work)
@@ -316,8 +342,13 @@ def unfit_messages(written: Sequence[WrittenPiece]) -> int:
     return sum(each.unfit_messages for each in written)
 
 
-async def _put_apart(export: Export, opened: Opened, piece: Piece, unfit: bytes) -> None:
-    """Store the messages of the piece that do not fit, under its name. Raises `InvalidInput` if they are refused.
+def attempt_prefix(state: ExportState) -> str:
+    """How the names of files begin that a run writes anew: those of the run that was given up stay as they are."""
+    return f"{state.given_up}-" if state.given_up else ""
+
+
+async def _put_apart(export: Export, opened: Opened, name: str, unfit: bytes) -> None:
+    """Store the messages of a piece that do not fit, under that name. Raises `InvalidInput` if they are refused.
 
     This comes before the run is visible. If we stop in between, the next call writes the same again, or finds it.
     """
@@ -326,7 +357,7 @@ async def _put_apart(export: Export, opened: Opened, piece: Piece, unfit: bytes)
     store = open_retrying(export.unfit_to, opened.clock)
     try:
         with contextlib.suppress(ObjectExists):
-            await store.create(piece.name, unfit)
+            await store.create(name, unfit)
     finally:
         await store.close()
 

@@ -12,7 +12,7 @@ from pipeline.export.export import Export, Exported, FinishRun, Planned, export_
 from pipeline.export.export_options import iceberg_of
 from pipeline.export.export_plan import MOST_PIECES
 from pipeline.export.schema_file import read_schema
-from pipeline.export.table_columns import TableColumns, table_columns
+from pipeline.export.table_columns import TableColumns, table_columns, with_types_of_iceberg
 from pipeline.options import store_of
 from pipeline.output import counted, print_json, print_lines, say, size
 from pipeline.workers import Workers
@@ -30,6 +30,11 @@ def run_export(workers: Workers, options: argparse.Namespace) -> None:
         # Before the first copy is made: copies stay copies.
         _announce_copies(export, planned(export))
     done = export_topic(workers, export, finish)
+    for column in done.hidden:
+        say(
+            f"the folders of this table hide its column {column!r} from readers that take columns from folders: read "
+            "it without (hive_partitioning = false in DuckDB), or export to a new folder, where it is seen"
+        )
     if options.json:
         document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
         print_json({**document, "by_reference": done.by_reference, "unfit": done.unfit})
@@ -108,6 +113,8 @@ def _columns_of(options: argparse.Namespace) -> TableColumns:
     """The columns that the options ask for. Raises `JobFailed` and `InvalidInput`."""
     schema = None if options.schema is None else read_schema(options.schema)
     columns = table_columns(options.columns, schema)
-    if options.format == "iceberg" and "segment" not in columns.names:
+    if options.format != "iceberg":
+        return columns
+    if "segment" not in columns.names:
         raise WrongUsage("--columns: an Iceberg table is partitioned by segment, so it needs that column")
-    return columns
+    return with_types_of_iceberg(columns)

@@ -1,14 +1,12 @@
 """Writes the messages of a piece as files of a table, one file for each partition that has some of them."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filer.errors import ObjectExists
@@ -16,16 +14,12 @@ from filer.format.segment_file import unmark
 from filer.stores.store import Store
 from pipeline.export.choices import PartitionBy, PartitionEvery
 from pipeline.export.export_plan import Piece
+from pipeline.export.partitions import PARTITION_COLUMNS, split_by_time
 from pipeline.export.table_columns import REASON, SEGMENT_FIELD, TableColumns
 from pipeline.topic_files import LiveFile, batches_of, contents
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Rows of all partitions together wait in memory up to this size before they are encoded."""
-_HOUR_US = 3_600_000_000
-_NO_TIME = np.iinfo(np.int64).min
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The name of the partition of null in Hive, and hence in Spark and DuckDB."""
-_COLUMNS: dict[PartitionBy, str | None] = {"timestamp": "_timestamp", "event_time": "event_time", "none": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +51,7 @@ class TableForm:
     columns: TableColumns
     partition_by: PartitionBy
     partition_every: PartitionEvery = "day"
+    partition_columns: tuple[str, str] = PARTITION_COLUMNS
     keeps_arrow_types: bool = False
 
 
@@ -74,7 +69,9 @@ async def write_piece(
     async for file, data in contents(source, files):
         for batch in batches_of(_within(file, piece), data):
             table = _with_segment(unmark(pa.Table.from_batches([batch])), piece.segment)
-            for partition, messages in split_by_time(table, form.partition_by, form.partition_every):
+            for partition, messages in split_by_time(
+                table, form.partition_by, form.partition_every, form.partition_columns
+            ):
                 shaped = form.columns.shape(messages)
                 if shaped.rows.num_rows:
                     buffered_bytes += encoders[partition].add(shaped.rows)
@@ -98,35 +95,6 @@ def first_of(unfit: bytes) -> str:
     table = pq.read_table(pa.BufferReader(unfit), columns=["segment", "_offset", REASON])
     row = table.slice(0, 1).to_pylist()[0]
     return f"message {row['segment']}-{row['_offset']} does not fit the schema: {row[REASON]}"
-
-
-def split_by_time(
-    table: pa.Table, partition_by: PartitionBy, every: PartitionEvery = "day"
-) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each day or hour (UTC), in order, with its folder. Without partitions, all rows and no folder."""
-    column = _COLUMNS[partition_by]
-    if column is None:
-        yield "", table
-        return
-    hours = _hours(table[column])
-    parts = hours if every == "hour" else np.where(hours == _NO_TIME, _NO_TIME, hours // 24)
-    for part in np.unique(parts):
-        rows = table if (parts == part).all() else table.filter(pa.array(parts == part))
-        yield _folder(int(part), every), rows
-
-
-def _hours(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The hour of each time, counted from 1970-01-01T00:00. Null becomes the lowest int64."""
-    micros = np.asarray(pc.fill_null(times.cast(pa.int64()), _NO_TIME), dtype=np.int64)
-    return np.where(micros == _NO_TIME, _NO_TIME, micros // _HOUR_US)
-
-
-def _folder(part: int, every: PartitionEvery) -> str:
-    if part == _NO_TIME:
-        return f"date={_NULL}/" if every == "day" else f"date={_NULL}/hour={_NULL}/"
-    if every == "day":
-        return f"date={np.datetime64(part, 'D')}/"
-    return f"date={np.datetime64(part // 24, 'D')}/hour={part % 24}/"
 
 
 def _within(file: LiveFile, piece: Piece) -> LiveFile:

@@ -4,7 +4,7 @@ It is written before any file. `pending` says which messages are being exported.
 does exactly the same again: it writes the same messages under the same names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
@@ -15,12 +15,15 @@ from filer.topic.positions import Positions
 from pipeline.errors import JobFailed
 from pipeline.export.choices import PartitionBy, PartitionEvery, TableFormat
 from pipeline.export.export_plan import Piece
+from pipeline.export.partitions import PARTITION_COLUMNS
 from pipeline.export.table_columns import MESSAGE_COLUMNS
 
 FOLDER = "_braidmq"
 """Spark and other readers ignore names that begin with an underscore."""
 STATE_KEY = f"{FOLDER}/export.json"
-_SINCE_0_2 = ("partition_every", "columns")
+SNAPSHOTS = "metadata/snap-"
+"""Where a commit to a table of Iceberg begins."""
+_SINCE_0_2 = ("partition_every", "columns", "partition_columns")
 
 
 class _Frozen(BaseModel):
@@ -36,6 +39,8 @@ class Target(_Frozen):
     partition_by: PartitionBy
     partition_every: PartitionEvery = "day"
     columns: tuple[str, ...] = MESSAGE_COLUMNS
+    partition_columns: tuple[str, str] = PARTITION_COLUMNS
+    """The names of the folders of a day and of an hour, which readers show as columns."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -56,13 +61,33 @@ class Pending(_Frozen):
 
 
 class ExportState(_Frozen):
-    """The record. `runs` is the number of runs that have begun, the pending one included."""
+    """The record. `runs` is the number of runs that have begun, the pending one included.
+
+    `given_up` counts how often a run has begun anew, with other columns or types, before it had made anything visible.
+    What was written for it before has other names.
+    """
 
     version: Literal[1] = 1
     target: Target
     exported: Positions = {}
     runs: int = 0
     pending: Pending | None = None
+    given_up: int = 0
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is as it always was, so that earlier versions go on with such an export."""
+        fields: dict[str, Any] = serialize(self)
+        return fields if self.given_up else {name: value for name, value in fields.items() if name != "given_up"}
+
+    @property
+    def is_first_run_unstaged(self) -> bool:
+        """Whether all that has happened is a first run that may have written files, which no reader sees."""
+        return self.runs == 1 and self.pending is not None and not self.pending.staged and not self.exported
+
+    def anew(self, target: Target) -> "ExportState":
+        """The state before a first run to another kind of table."""
+        return ExportState(target=target, given_up=self.given_up + 1)
 
     def begun(self, pieces: tuple[Piece, ...], exported: Mapping[int, int]) -> "ExportState":
         """The state with a pending run that is to reach these positions."""
@@ -93,7 +118,11 @@ class StateFile:
         self._etag: str | None = None
 
     async def read(self, target: Target) -> ExportState:
-        """The current state, or a new one if there is no record. Raises `JobFailed`, `CorruptFile`."""
+        """The current state, or a new one if there is no record. Raises `JobFailed`, `CorruptFile`.
+
+        A first run that has made nothing visible pins nothing: with another target, it is given up. The folders' names
+        are those of the record, if there is one.
+        """
         try:
             fetched = await self._store.get(STATE_KEY)
         except ObjectNotFound:
@@ -103,9 +132,20 @@ class StateFile:
         except ValidationError as error:
             raise CorruptFile(f"{self._store.uri(STATE_KEY)} is not the state of an export: {error}") from error
         self._etag = fetched.info.etag
-        if state.target != target:
-            raise JobFailed(_mismatch(state.target, target, self._store.uri(STATE_KEY)))
-        return state
+        if state.target == target.model_copy(update={"partition_columns": state.target.partition_columns}):
+            return state
+        if state.is_first_run_unstaged and not await self._may_be_committed():
+            return state.anew(target)
+        raise JobFailed(_mismatch(state.target, target, self._store.uri(STATE_KEY)))
+
+    async def _may_be_committed(self) -> bool:
+        """Whether a commit to a table of Iceberg was begun: each writes such a file first.
+
+        Earlier versions did not record that a run was staged.
+        """
+        async for _ in self._store.list(SNAPSHOTS):
+            return True
+        return False
 
     async def write(self, state: ExportState) -> None:
         """Replace the state that was read. Raises `JobFailed` if another export has changed it since.
@@ -128,11 +168,29 @@ def _mismatch(found: Target, wanted: Target, uri: str) -> str:
         if name == "created_us" and mine != theirs and found.topic == wanted.topic:
             return f"topic {wanted.topic!r} was deleted and created again since it was exported here: see {uri}"
         if name == "columns" and mine != theirs:
-            there, here = (", ".join(columns) for columns in (theirs, mine))
             return (
-                f"the export there has the columns {there}, not {here}: a table keeps its columns, so export to "
-                f"another folder, or delete this one; see {uri}"
+                f"the export there has other columns: {_difference(theirs, mine)}. A table keeps its columns, so "
+                f"export to another folder, or delete this one; see {uri}"
             )
-        if name not in ("created_us", "columns") and mine != theirs:
+        if name not in ("created_us", "columns", "partition_columns") and mine != theirs:
             return f"the export there has the {name.replace('_', ' ')} {theirs!r}, not {mine!r}: see {uri}"
     return f"there is another export already: see {uri}"
+
+
+def _difference(theirs: Sequence[str], mine: Sequence[str]) -> str:
+    """What the columns there and here do not have in common, or that only their order differs."""
+    there, here = (dict(_named(column) for column in columns) for columns in (theirs, mine))
+    parts = [f"{name} has type {there[name]} there, not {here[name]}" for name in there if _differs(name, there, here)]
+    parts += [f"{name} is only there" for name in there if name not in here]
+    parts += [f"{name} is only here" for name in here if name not in there]
+    return "; ".join(parts) or f"their order there is {', '.join(there)}"
+
+
+def _differs(name: str, there: Mapping[str, str], here: Mapping[str, str]) -> bool:
+    return name in here and there[name] != here[name]
+
+
+def _named(column: str) -> tuple[str, str]:
+    """The name and the type of a described column. Columns of messages have no type there."""
+    name, _, kind = column.partition(": ")
+    return name, kind

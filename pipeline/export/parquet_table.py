@@ -21,13 +21,13 @@ MOVED_TOGETHER = 64
 
 def finish_run(workers: Workers, export: Export, state: ExportState) -> int:
     """As `pipeline.export.export.FinishRun`."""
-    folder = _folder(state.runs)
+    folder = _folder(state)
     assert state.pending is not None
     pieces = state.pending.pieces
     unfit = 0
     if not state.pending.staged:
         tasks = with_stores(export, lambda opened: files_of(export, opened, pieces))
-        unfit = unfit_messages(workers.run(tasks, partial(stage, export, folder), **work_of(tasks)))
+        unfit = unfit_messages(workers.run(tasks, partial(stage, export, state, folder), **work_of(tasks)))
         state = _changed(export, state, state.staged())
     staged = with_stores(export, lambda opened: _staged_files(opened, folder, pieces))
     keys = [info.key for info in staged]
@@ -35,12 +35,15 @@ def finish_run(workers: Workers, export: Export, state: ExportState) -> int:
     size_bytes = sum(info.size_bytes for info in staged)
     workers.run(groups, partial(_move, export, folder), files=len(staged), size_bytes=size_bytes)
     _changed(export, state, state.done())
-    with_stores(export, lambda opened: _sweep(opened, before=_folder(state.runs + 1)))
+    with_stores(
+        export, lambda opened: _sweep(opened, before=_folder(state.model_copy(update={"runs": state.runs + 1})))
+    )
     return unfit
 
 
-def _folder(run: int) -> str:
-    return f"{FOLDER}/run-{run:06d}/"
+def _folder(state: ExportState) -> str:
+    """Where the files of a run are staged. The folder of a run that was given up sorts before those of later runs."""
+    return f"{FOLDER}/run-{state.runs:06d}{f'.{state.given_up}' if state.given_up else ''}/"
 
 
 async def _sweep(opened: Opened, *, before: str) -> None:

@@ -1,16 +1,19 @@
 """The columns of an exported table: those of messages, and members of their JSON values, typed by a schema."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from braidmq.errors import InvalidArgument
 from braidmq.json_rows.decoding import read_rows
 from braidmq.json_rows.refusal import Refusal
 from filer.errors import InvalidInput
 from filer.format.schema import KeyType, ValueType, log_schema
+from pipeline.export.iceberg_types import read_types, stored_types
 
 SEGMENT_FIELD = pa.field("segment", pa.int64())
 MESSAGE_COLUMNS = ("segment", "_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref")
@@ -30,16 +33,31 @@ class Shaped:
 class TableColumns:
     """Which columns a table has, in order.
 
-    `names` are columns of messages, or `value.NAME` for a member of the value, which `schema` types.
+    `names` are columns of messages, or `value.NAME` for a member of the value, which `schema` types. A format that has
+    not all of these types has `read_as`, by which values are read, and `stored_as`, for the same values of the columns.
     """
 
     names: tuple[str, ...] = MESSAGE_COLUMNS
     schema: pa.Schema | None = None
+    read_as: pa.Schema | None = None
+    stored_as: pa.Schema | None = None
 
     @property
     def are_those_of_messages(self) -> bool:
         """Whether a table has exactly the columns of the topic's files."""
         return self.names == MESSAGE_COLUMNS and self.schema is None
+
+    @property
+    def are_stored_otherwise(self) -> bool:
+        """Whether a column has another type in the table than the schema says."""
+        if self.schema is None or self.stored_as is None:
+            return False
+        return any(self.schema.field(field.name).type != field.type for field in self.stored_as)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the columns in the table."""
+        return tuple(name.removeprefix(_MEMBER) for name in self.names)
 
     @property
     def descriptions(self) -> tuple[str, ...]:
@@ -60,7 +78,9 @@ class TableColumns:
             return Shaped(messages.select(list(self.names)))
         is_apart = pc.is_valid(messages["_ref"].combine_chunks())
         apart, whole = messages.filter(is_apart), messages.filter(pc.invert(is_apart))
-        members, reasons = _fitting(whole["value"].combine_chunks(), self.schema)
+        members, reasons = _fitting(whole["value"].combine_chunks(), self.read_as or self.schema)
+        if self.stored_as is not None:
+            members = members.select(self.stored_as.names).cast(self.stored_as)
         rows = self._selected(whole.filter(pc.is_null(reasons)), members)
         if not apart.num_rows and reasons.null_count == len(reasons):
             return Shaped(rows)
@@ -92,9 +112,10 @@ def _fitting(values: Any, schema: pa.Schema) -> tuple[pa.Table, Any]:
     """
     try:
         return read_rows(values, schema), pa.nulls(len(values), pa.string())
-    except Refusal as refusal:
+    except (Refusal, InvalidArgument) as error:
         if len(values) == 1:
-            return schema.empty_table(), pa.array([refusal.told()], pa.string())
+            why = error.told() if isinstance(error, Refusal) else str(error)
+            return schema.empty_table(), pa.array([why], pa.string())
     middle = len(values) // 2
     (first, why_first), (second, why_second) = (
         _fitting(each, schema) for each in (values.slice(0, middle), values.slice(middle))
@@ -110,10 +131,7 @@ def table_columns(given: str | None, schema: pa.Schema | None) -> TableColumns:
     """
     members = [] if schema is None else schema.names
     if schema is not None:
-        try:
-            read_rows(pa.array([], pa.string()), schema)
-        except Refusal as refusal:
-            raise InvalidInput(f"--schema: {refusal.told()}") from refusal
+        _check_types(schema)
     if given is None:
         names = [*_default(members, MESSAGE_COLUMNS)]
     else:
@@ -126,6 +144,28 @@ def table_columns(given: str | None, schema: pa.Schema | None) -> TableColumns:
             + (f", {twice} of the message or {_MEMBER}{twice}" if twice in MESSAGE_COLUMNS and twice in members else "")
         )
     return TableColumns(tuple(names), schema)
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """Raises `InvalidInput` for a type that no JSON has, or that no Parquet file has: before anything is written."""
+    try:
+        read_rows(pa.array([], pa.string()), schema)
+    except Refusal as refusal:
+        raise InvalidInput(f"--schema: {refusal.told()}") from refusal
+    for field in schema:
+        try:
+            pq.write_table(pa.schema([field]).empty_table(), pa.BufferOutputStream())
+        except pa.ArrowException as error:
+            raise InvalidInput(f"--schema: column {field.name!r}: Parquet has no type for {field.type}") from error
+
+
+def with_types_of_iceberg(columns: TableColumns) -> TableColumns:
+    """The columns of a table of Iceberg. Raises `JobFailed`, which names the column, for what Iceberg cannot have."""
+    if columns.schema is None:
+        return columns
+    read_as = read_types(columns.schema)
+    shown = pa.schema([field for field in read_as if f"{_MEMBER}{field.name}" in columns.names])
+    return replace(columns, read_as=read_as, stored_as=stored_types(shown))
 
 
 def _default(members: Sequence[str], columns: Iterable[str]) -> Iterable[str]:

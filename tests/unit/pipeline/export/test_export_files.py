@@ -5,7 +5,7 @@ import pytest
 
 from filer.format.schema import TIMESTAMP
 from pipeline.export.choices import PartitionBy
-from pipeline.export.export_files import split_by_time
+from pipeline.export.partitions import split_by_time
 
 
 def table_of(*days: str | None) -> pa.Table:

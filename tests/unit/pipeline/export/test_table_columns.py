@@ -3,11 +3,14 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
 from braidmq import rows_to_json
 from filer.errors import InvalidInput
 from filer.format.schema import REF, log_schema
-from pipeline.export.table_columns import MESSAGE_COLUMNS, REASON, TableColumns, table_columns
+from pipeline.errors import JobFailed
+from pipeline.export.iceberg_types import read_types, stored_types
+from pipeline.export.table_columns import MESSAGE_COLUMNS, REASON, TableColumns, table_columns, with_types_of_iceberg
 from tests.support.rows.arrow_tables import tables
 
 SCHEMA = pa.schema([("n", pa.int64()), pa.field("fare", pa.decimal128(10, 2), nullable=False)])
@@ -110,3 +113,28 @@ def test_what_cannot_be_a_table_is_told(given: str | None, schema: pa.Schema | N
 def test_columns_are_described_with_their_types() -> None:
     assert TableColumns().descriptions == MESSAGE_COLUMNS
     assert table_columns("key,fare", SCHEMA).descriptions == ("key", "value.fare: decimal128(10, 2) not null")
+
+
+@given(tables(min_rows=1))
+def test_iceberg_has_any_table_by_types_of_its_own_or_refuses_a_column_by_its_name(table: pa.Table) -> None:
+    columns = TableColumns(tuple(f"value.{name}" for name in table.column_names), table.schema)
+    try:
+        shaped = with_types_of_iceberg(columns)
+    except JobFailed as refused:
+        assert any(f"column {name!r}: " in str(refused) for name in table.column_names)
+        return
+    assert shaped.stored_as is not None
+    # pyiceberg takes the types, and they stand for themselves.
+    assert len(_pyarrow_to_schema_without_ids(shaped.stored_as).fields) == table.num_columns
+    assert stored_types(read_types(shaped.stored_as)) == shaped.stored_as
+    found = shaped.shape(messages(*rows_to_json(table).to_pylist()))
+    rows = found.rows.num_rows
+    assert rows + (0 if found.unfit is None else found.unfit.num_rows) == table.num_rows
+    if found.unfit is None:
+        # The same JSON, but for zones and for how many digits of a second there are.
+        again = TableColumns(columns.names, shaped.stored_as).shape(messages(*rows_to_json(found.rows).to_pylist()))
+        assert again.rows == found.rows or _has_nan(found.rows)
+
+
+def _has_nan(table: pa.Table) -> bool:
+    return "nan" in str(table.to_pylist())
