@@ -20,6 +20,7 @@ from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.bulk_load.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.errors import CorruptFile, LoadRefused
 from filer.format.digests import NAMES
+from filer.format.headers import first_wrong_headers
 from filer.format.schema import KeyType, ValueType, log_schema
 from filer.format.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parse_footer
 
@@ -186,7 +187,7 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
     if "_ref" in table.column_names and table["_ref"].null_count < table.num_rows:
         raise LoadRefused("it holds references to uploads, which a bulk load cannot have")
     if "headers" in table.column_names:
-        _check_headers(table["headers"])
+        _check_headers(table["headers"], base)
     if "event_time" in table.column_names:
         _check_event_times(table["event_time"], base)
     if segment.value_type == "json":
@@ -217,9 +218,13 @@ def _check_keys(keys: "pa.ChunkedArray[Any]", base: int, segment: LoadSegment) -
         base += len(chunk)
 
 
-def _check_headers(headers: "pa.ChunkedArray[Any]") -> None:
+def _check_headers(headers: "pa.ChunkedArray[Any]", base: int) -> None:
     if any(map(lacks_a_value, headers.chunks)):
         raise LoadRefused("it holds a header without a value")
+    for chunk in headers.chunks:
+        if (wrong := first_wrong_headers(chunk)) is not None:
+            raise LoadRefused(f"the message of offset {base + wrong[0]}: {wrong[1]}")
+        base += len(chunk)
 
 
 def _check_event_times(times: "pa.ChunkedArray[Any]", base: int) -> None:

@@ -18,6 +18,7 @@ from filer.bulk_load.load_rows import first_not_json, first_stray, first_unshowa
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.errors import InvalidInput
 from filer.format.digests import stated_footer_digest
+from filer.format.headers import first_wrong_headers
 from filer.format.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
 from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder, mark_json
 from filer.format.slot_columns import slots_of
@@ -237,8 +238,11 @@ def _check_rows(rows: pa.Table, sizes: npt.NDArray[np.int64], segment: LoadSegme
         )
     if (late := first_unshowable(_one_array(rows["event_time"]))) is not None:
         raise InvalidInput(f"message {first + late}: its event_time lies outside the years 1 to 9999")
-    if lacks_a_value(_one_array(rows["headers"])):
+    headers = _one_array(rows["headers"])
+    if lacks_a_value(headers):
         raise InvalidInput("column 'headers' holds a header without a value: leave it out, or give it empty bytes")
+    if (wrong := first_wrong_headers(headers)) is not None:
+        raise InvalidInput(f"message {first + wrong[0]}: {wrong[1]}")
     if segment.value_type == "json" and (bad := first_not_json(_one_array(rows["value"]))) is not None:
         row, reason = bad
         raise InvalidInput(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
+from filer.format.headers import first_wrong_headers
 from filer.format.nulls import null_column
 from filer.format.schema import HEADERS, REF, TIMESTAMP
 from filer.nearest import unknown_name
@@ -206,19 +207,24 @@ def _headers(array: pa.Array) -> pa.Array:
     check_header_count(int(np.diff(array.offsets.to_numpy()).max(initial=0)), "column 'headers'")
     if array.items.null_count:
         raise InvalidInput("column 'headers' has a header without a value: leave it out, or give it empty bytes")
-    return _cast(array, HEADERS, "headers")
+    headers = _cast(array, HEADERS, "headers")
+    if (wrong := first_wrong_headers(headers)) is not None:
+        raise InvalidInput(f"row {wrong[0]} of the request: {wrong[1]}")
+    return headers
 
 
 def _claims(refs: pa.Array, values: pa.Array) -> list[tuple[int, Claim]]:
     both = pc.and_(refs.is_valid(), values.is_valid())
     if pc.any(both).as_py():
-        raise InvalidInput(f"row {pc.index(both, True).as_py()}: a message has a value or a ref, not both")
+        raise InvalidInput(
+            f"row {pc.index(both, True).as_py()} of the request: a message has a value or a ref, not both"
+        )
     rows = pc.indices_nonzero(refs.is_valid())
     check_ref_count(len(rows))
     claims = []
     for row, ref in zip(rows.to_pylist(), refs.take(rows).to_pylist(), strict=True):
         if ref["upload"] is None:
-            raise InvalidInput(f"row {row}: its ref names no upload")
+            raise InvalidInput(f"row {row} of the request: its ref names no upload")
         claims.append((row, Claim(ref["upload"], ref.get("size"), ref.get("etag"), ref.get("sha256"))))
     return claims
 

@@ -5,15 +5,12 @@ from math import isfinite
 from typing import Any
 
 from filer.errors import InvalidInput
-from filer.times import rfc3339
-from groups.queue.message_times import DELIVER_AT, EXPIRES_AT
+from filer.format.headers import DELIVER_AT, EXPIRES_AT, time_header, wrong_times
 from mq.base import exact_json
 from mq.bodies.times import parse_time
 
 DELIVERY_FIELDS = ("delay_seconds", "deliver_at", "expires_at")
 MOST_DELAY_SECONDS = 10 * 366 * 86_400
-LATE_SECONDS = 3600
-"""Who sends a publish again may come late; a time that is further back is a mistake."""
 _Header = tuple[str, bytes]
 
 
@@ -23,12 +20,13 @@ def delivery_headers(message: Mapping[str, Any], headers: list[_Header], now_us:
         return []
     deliver_at = _deliver_at(message, now_us, where)
     expires_at = _time(message.get("expires_at"), f"{where}: expires_at")
-    _check(deliver_at, expires_at, now_us, where)
+    if (reason := wrong_times(deliver_at, expires_at, now_us)) is not None:
+        raise InvalidInput(f"{where}: {reason}")
     given = {name: at for name, at in ((DELIVER_AT, deliver_at), (EXPIRES_AT, expires_at)) if at is not None}
     for name, _ in headers:
-        if name in given:
+        if name.lower() in given:
             raise InvalidInput(f"{where}: the header {name!r} says what a field of the message says too: give one")
-    return [(name, rfc3339(time_us).encode()) for name, time_us in given.items()]
+    return [time_header(name, time_us) for name, time_us in given.items()]
 
 
 def delivery_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -58,13 +56,3 @@ def _deliver_at(message: Mapping[str, Any], now_us: int, where: str) -> int | No
 
 def _time(text: Any, where: str) -> int | None:
     return None if text is None else parse_time(text, where)
-
-
-def _check(deliver_at: int | None, expires_at: int | None, now_us: int, where: str) -> None:
-    for name, time_us in (("deliver_at", deliver_at), ("expires_at", expires_at)):
-        if time_us is not None and time_us < now_us - LATE_SECONDS * 1_000_000:
-            raise InvalidInput(
-                f"{where}: {name} is {rfc3339(time_us)}, more than an hour ago; the time is {rfc3339(now_us)} here"
-            )
-    if deliver_at is not None and expires_at is not None and expires_at <= deliver_at:
-        raise InvalidInput(f"{where}: it expires before it may be delivered: nobody would ever get it")

@@ -24,6 +24,7 @@ from mq.bodies.rows import (
     Columns,
     Rows,
     check_header_count,
+    check_headers,
     check_json_text,
     check_parsed_size,
     check_ref_count,
@@ -80,7 +81,9 @@ def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) 
             "a key in the query is for a body that is a single value; this one is a document of messages, and each "
             "of them has its own key"
         )
-    return rows_of([("the body", {**fields, "value": value})], columns)
+    # The body is a value, whatever it is. In a document of messages null would mean that there is none.
+    given = orjson.Fragment(b"null") if value is None else value
+    return rows_of([("the body", {**fields, "value": given})], columns)
 
 
 def decode_ndjson(body: bytes, columns: Columns) -> Steps[Rows]:
@@ -189,8 +192,10 @@ def _value_and_headers(
 ) -> tuple[bytes | None, list[tuple[str, bytes]]]:
     named = _headers(message.get("headers"), where)
     named += delivery_headers(message, named, columns.received_us, where)
-    value, is_json = _value(message, where)
-    if is_json and columns.value_type != "json":
+    if named:
+        check_headers(named, where)
+    value, is_json = _value(message, columns, where)
+    if is_json and columns.value_type != "json" and not any(name.lower() == JSON_HEADER[0] for name, _ in named):
         named.append(JSON_HEADER)
     return value, named
 
@@ -272,20 +277,20 @@ def _key(message: Mapping[str, Any], where: str) -> bytes | None:
     return None if key is None else _encode(key, where)
 
 
-def _value(message: Mapping[str, Any], where: str) -> tuple[bytes | None, bool]:
-    """The bytes to store, and whether they are JSON text. A string is stored as it is, not as JSON."""
+def _value(message: Mapping[str, Any], columns: Columns, where: str) -> tuple[bytes | None, bool]:
+    """The bytes to store, and whether they are JSON text. In a topic of JSON a string is a JSON string."""
     if "value_base64" in message:
         return decode_base64(message["value_base64"], f"{where}: value_base64"), False
     value = message.get("value")
     if value is None:
         return None, False
-    if isinstance(value, str):
+    if isinstance(value, str) and columns.value_type != "json":
         return _encode(value, where), False
     try:
         # A copy: what orjson returns holds on to the kilobytes in which it was written.
         return bytes(memoryview(exact_json.dumps(value))), True
     except TypeError as error:
-        raise InvalidInput(f"{where}: the value is nested too deeply: send it as a string of JSON text") from error
+        raise InvalidInput(f"{where}: the value is nested too deeply: send it as JSON text in value_base64") from error
 
 
 def _encode(text: str, where: str) -> bytes:

@@ -7,6 +7,7 @@ import orjson
 import pyarrow as pa
 
 from filer.errors import InvalidInput
+from filer.format.headers import wrong_headers
 from filer.format.schema import KeyType, ValueType, rows_schema
 from filer.uploads import Claim
 from mq.base.json_size import LARGE_BYTES, MOST_PARSED_BYTES, parsed_bytes_in_steps
@@ -54,7 +55,7 @@ def json_values_checked(values: pa.Array) -> Steps[None]:
         for row, value in enumerate(values.slice(start, _CHECKED_ROWS).to_pylist(), start):
             if value is None:
                 continue
-            where = f"row {row}"
+            where = f"row {row} of the request"
             if len(value) > _SMALL_CHARS:
                 yield from parsed_size_checked(_as_bytes(value), where)
             _check_is_json(value, where)
@@ -106,3 +107,9 @@ def check_ref_count(count: int) -> None:
     """Raise `InvalidInput` if a request has too many references."""
     if count > MOST_REFS:
         raise InvalidInput(f"a request has at most {MOST_REFS} messages with a ref: send several requests")
+
+
+def check_headers(headers: Sequence[tuple[str, bytes]], where: str) -> None:
+    """Raise `InvalidInput` if the headers of a message have a name twice, or a time that cannot be read."""
+    if (reason := wrong_headers(headers)) is not None:
+        raise InvalidInput(f"{where}: {reason}")

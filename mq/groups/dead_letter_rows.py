@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from filer.format.headers import DELIVER_AT, EXPIRES_AT
 from filer.format.schema import TOPIC_FIELD, rows_schema
 from filer.topic.topic_config import TopicConfig
 from filer.uploads import Reference
-from groups.queue.message_times import DELIVER_AT, EXPIRES_AT
 from mq.base.errors import InvalidReference
 
 PREFIX = "braid-dead-"
@@ -39,7 +39,11 @@ def redriven(rows: pa.Table, config: TopicConfig, group: str, references: Sequen
     """Dead letters as they are published again: as they came, but without a delay or an expiry of their own."""
     headers = [
         [
-            *(pair for pair in _headers_of(rows, index) if not (pair[0].startswith(PREFIX) or pair[0] in _LEFT_OUT)),
+            *(
+                pair
+                for pair in _headers_of(rows, index)
+                if not (pair[0].startswith(PREFIX) or pair[0].lower() in _LEFT_OUT)
+            ),
             (REDRIVEN_GROUP, group.encode()),
         ]
         for index in range(rows.num_rows)

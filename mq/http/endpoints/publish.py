@@ -34,7 +34,7 @@ from mq.bodies.arriving_body import arriving_body
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
 from mq.bodies.intake import ClientGone, Intake, as_bytes
 from mq.bodies.json_body import check_types, decode_base64, decode_json_value
-from mq.bodies.rows import Columns, Rows
+from mq.bodies.rows import Columns, Rows, check_headers
 from mq.broker import Broker
 from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
@@ -73,6 +73,8 @@ class PublishRequest:
                 self.encoding = value.decode("latin-1").strip().lower()
             elif name.startswith(HEADER_PREFIX):
                 self.headers.append((name[len(HEADER_PREFIX) :].decode("latin-1"), value))
+        if self.headers:
+            check_headers(self.headers, "the request")
         self.parameters = _parameters(query) if query else {}
         self.id = producer_sequence.producer_sequence(self.parameters) if query else None
 
@@ -257,7 +259,7 @@ class Publisher:
                 found = await self._broker.uploads.verify(view.runtime.topic, claim, member=view.member)
                 refs[row] = found.to_row()
             except InvalidInput as error:
-                raise InvalidReference(f"row {row}: {error}") from error
+                raise InvalidReference(f"row {row} of the request: {error}") from error
         arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]
         return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
 

@@ -290,8 +290,57 @@ async def test_values_that_are_not_of_the_topics_type(memory_broker: HttpBroker)
         answer = await broker.client.post(path, content=stream(table), headers={"content-type": ARROW})
         check_problem(answer, 422, "invalid-request", "'value'")
         assert await broker.end_offsets(kind) == {0: 0}
-    answer = await broker.client.post("/v1/topics/json/messages", json={"messages": [{"value": "no json"}]})
+    answer = await broker.client.post("/v1/topics/json/messages", json={"messages": [{"value_base64": "bm8ganNvbg=="}]})
     check_problem(answer, 422, "invalid-request", "messages[0]", "must be JSON")
+
+
+WRONG_HEADERS: list[tuple[list[tuple[str, str]], str]] = [
+    ([("a", "1"), ("a", "2")], "'a' is given twice"),
+    *(
+        ([(name, value)], f"the header '{name}' must be an RFC 3339 time with an offset")
+        for name in ("braid-deliver-at", "braid-expires-at")
+        for value in ("garbage", "1770000000", "2026-01-31T12:00:00", "")
+    ),
+]
+
+
+@pytest.mark.parametrize(("headers", "says"), WRONG_HEADERS)
+async def test_headers_that_no_route_takes(
+    memory_broker: HttpBroker, headers: list[tuple[str, str]], says: str
+) -> None:
+    """By Arrow, JSON, NDJSON, as one value, and as one JSON value."""
+    client, path = memory_broker.client, "/v1/topics/h/messages"
+    await client.put("/v1/topics/h", json={})
+    schema = pa.map_(pa.string(), pa.binary())
+    table = pa.table({"value": ["x"], "headers": pa.array([[(n, v.encode()) for n, v in headers]], schema)})
+    body = '{{"value": "x", "headers": {{{}}}}}'.format(", ".join(f'"{name}": "{value}"' for name, value in headers))
+    pairs = [(f"braid-header-{name}", value) for name, value in headers]
+    twice = headers[0][0] == headers[-1][0] and len(headers) > 1
+    json_says, json_slug = (f"the name '{headers[0][0]}' twice", 400) if twice else (says, 422)
+    check_problem(
+        await client.post(path, content=stream(table), headers={"content-type": ARROW}), 422, "invalid-request", says
+    )
+    for kind, content in (("application/json", f'{{"messages": [{body}]}}'), ("application/x-ndjson", body)):
+        answer = await client.post(path, content=content, headers={"content-type": kind})
+        check_problem(answer, json_slug, "invalid-request", json_says)
+    raw = [("content-type", "text/plain"), *pairs]
+    check_problem(await client.post(path, content=b"x", headers=raw), 422, "invalid-request", says)
+    keyed = [("content-type", "application/json"), *pairs]
+    check_problem(await client.post(f"{path}?key=k", content=b"1", headers=keyed), 422, "invalid-request", says)
+    assert await memory_broker.end_offsets("h") == {0: 0}
+
+
+async def test_reserved_headers_in_upper_case(memory_broker: HttpBroker) -> None:
+    client, path = memory_broker.client, "/v1/topics/h/messages"
+    await client.put("/v1/topics/h", json={})
+    for wrong in ({"Braid-Deliver-At": "soon"}, {"Braid-Deliver-At": TIME, "braid-deliver-at": TIME}):
+        answer = await client.post(path, json={"messages": [{"value": "x", "headers": wrong}]})
+        check_problem(answer, 422, "invalid-request", "messages[0]", "eliver")
+    answer = await client.post(path, json={"messages": [{"value": "x", "headers": {"BRAID-EXPIRES-AT": TIME}}]})
+    assert answer.status_code == 200
+
+
+TIME = "2999-01-31T12:00:00Z"
 
 
 BAD_CONFIGS: list[tuple[Any, str]] = [

@@ -133,6 +133,14 @@ def without_a_value(table: pa.Table) -> list[list[tuple[str, bytes | None]]]:
     return [[("name", None)]] * len(table)
 
 
+def with_a_name_twice(table: pa.Table) -> list[list[tuple[str, bytes]]]:
+    return [[("a", b"1"), ("a", b"2")]] * table.num_rows
+
+
+def with_no_time(table: pa.Table) -> list[list[tuple[str, bytes]] | None]:
+    return [None, *[[("braid-deliver-at", b"soon")]] * (table.num_rows - 1)]
+
+
 def with_footer(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
     """The file with other bytes in its footer."""
     footer_bytes = int.from_bytes(data[-8:-4], "little")
@@ -203,6 +211,11 @@ LIES: dict[str, tuple[Callable[[LoadFile], bytes], str]] = {
     "references": (
         lambda f: rewritten(f, with_column("_ref", lambda t: [{"uri": "uploads/x", "size": 1}, *[None] * 99])),
         "references",
+    ),
+    "a header twice": (lambda f: rewritten(f, with_column("headers", with_a_name_twice)), "'a' is given twice"),
+    "no time": (
+        lambda f: rewritten(f, with_column("headers", with_no_time)),
+        "offset 1: the header 'braid-deliver-at'",
     ),
     "a header without a value": (lambda f: rewritten(f, with_column("headers", without_a_value)), "header without"),
     "a time that cannot be shown": (

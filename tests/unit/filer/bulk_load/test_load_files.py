@@ -122,6 +122,10 @@ REFUSED = [
     (pa.table({"value": [b""], "event_time": [10**30 * 1.0]}), "event_time"),
     (pa.table({"value": [b""], "event_time": pa.array([2**62], pa.timestamp("us", "UTC"))}), "years 1 to 9999"),
     (
+        pa.table({"value": [b""], "headers": pa.array([[("a", b""), ("a", b"")]], pa.map_(pa.string(), pa.binary()))}),
+        "message 0: the header 'a' is given twice",
+    ),
+    (
         pa.table({"value": [b""], "headers": pa.array([[("a", None)]], pa.map_(pa.string(), pa.binary()))}),
         "header without a value",
     ),

@@ -2,9 +2,10 @@
 
 import pyarrow as pa
 
+from filer.format.headers import DELIVER_AT, EXPIRES_AT
 from filer.format.schema import HEADERS
 from filer.times import rfc3339
-from groups.queue.message_times import DELIVER_AT, EXPIRES_AT, Timed, timed_rows
+from groups.queue.message_times import Timed, timed_rows
 
 NOW_MS = 1_700_000_000_000
 
@@ -38,3 +39,8 @@ def test_what_is_no_time_is_passed_by() -> None:
         timed_rows(column([(DELIVER_AT, b"soon")], [(EXPIRES_AT, b"\xff")], [(DELIVER_AT, b"2024-01-01")]), NOW_MS)
         == []
     )
+
+
+def test_reserved_names_are_the_same_in_upper_case() -> None:
+    rows = column([("Braid-Deliver-At", at(100))], [("BRAID-EXPIRES-AT", at(-1))])
+    assert timed_rows(rows, NOW_MS) == [Timed(0, NOW_MS + 100), Timed(1, None)]

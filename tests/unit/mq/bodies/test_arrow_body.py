@@ -67,7 +67,7 @@ def test_headers_that_cannot_be_null_are_stored_like_others() -> None:
 def test_json_values_are_checked() -> None:
     good = pa.table({"value": ["1", None, "[]"]})
     assert decode_arrow(stream(good), JSON).batch["value"].to_pylist() == ["1", None, "[]"]
-    with pytest.raises(InvalidInput, match="row 1: the topic's values must be JSON"):
+    with pytest.raises(InvalidInput, match="row 1 of the request: the topic's values must be JSON"):
         decode_arrow(stream(pa.table({"value": ["1", "text"]})), JSON)
 
 

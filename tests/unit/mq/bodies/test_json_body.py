@@ -12,7 +12,7 @@ from filer.errors import InvalidInput
 from filer.times import EARLIEST_US, LATEST_US, rfc3339
 from mq.base.errors import Malformed
 from mq.bodies import json_body
-from mq.bodies.json_body import MOST_LINES
+from mq.bodies.json_body import MOST_LINES, decode_json_value, single_message
 from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Columns, Rows
 from mq.bodies.times import parse_time
 from mq.limits.steps import at_once
@@ -114,10 +114,37 @@ def test_types_of_the_topic(columns: Columns, bad: str) -> None:
 def test_json_topics_take_json_without_a_header() -> None:
     columns = Columns("binary", "json")
     rows = decode_json(b'{"messages":[{"value":{"a":1}},{"value":"[2]"},{"value":null}]}', columns)
-    assert rows.batch["value"].to_pylist() == ['{"a":1}', "[2]", None]
+    assert rows.batch["value"].to_pylist() == ['{"a":1}', '"[2]"', None]
     assert rows.batch["headers"].null_count == 3
     with pytest.raises(InvalidInput, match=r"messages\[0\]: the topic's values must be JSON"):
-        decode_json(b'{"messages":[{"value":"text"}]}', columns)
+        decode_json(b'{"messages":[{"value_base64":"dGV4dA=="}]}', columns)
+
+
+@pytest.mark.parametrize("text", ["123", "true", "null", "now", '"', "é\n", ""])
+def test_a_string_in_a_topic_of_json_is_a_json_string(text: str) -> None:
+    columns = Columns("binary", "json")
+    document, line = orjson.dumps({"messages": [{"value": text}]}), orjson.dumps({"value": text})
+    single = single_message({"key": "k", "value": text}, columns, "publish")
+    assert single is not None and single.value is not None
+    stored = [
+        *decode_json(document, columns).batch["value"].to_pylist(),
+        *decode_ndjson(line, columns).batch["value"].to_pylist(),
+        *at_once(decode_json_value(orjson.dumps(text), columns, {})).batch["value"].to_pylist(),
+        single.value.decode(),
+    ]
+    assert [orjson.loads(value) for value in stored] == [text] * 4
+
+
+def test_null_as_a_body_is_a_value_and_in_a_message_it_is_none() -> None:
+    columns = Columns("binary", "json")
+    assert at_once(decode_json_value(b" null", columns, {})).batch["value"].to_pylist() == ["null"]
+    assert decode_ndjson(b'{"value":null}', columns).batch["value"].to_pylist() == [None]
+    assert decode_ndjson(b'{"value_base64":"bnVsbA=="}', columns).batch["value"].to_pylist() == ["null"]
+
+
+def test_headers_with_a_content_type_keep_it() -> None:
+    rows = decode_ndjson(b'{"value":1,"headers":{"Content-Type":"application/x"}}', BINARY)
+    assert rows.batch["headers"].to_pylist() == [[("Content-Type", b"application/x")]]
 
 
 # -- times -----------------------------------------------------------------------------------------------------
