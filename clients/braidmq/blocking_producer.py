@@ -250,7 +250,8 @@ class Producer:
             row = row_of(OutgoingMessage(value, key, headers or {}, event_time), upload=None)
             return self._gather(row.key, row.value, row.size_bytes, row)
         key_data, data = key_bytes(key), value_bytes(value)[0]
-        return self._gather(key_data, data, len(key_data or b"") + len(data or b"") + ROW_OVERHEAD_BYTES)
+        size_bytes = len(key_data or b"") + len(data or b"") + ROW_OVERHEAD_BYTES
+        return self._gather(key_data, data, size_bytes, is_text=isinstance(value, str))
 
     def flush(self) -> None:
         """Send what is waiting and wait for all answers. Raises the first failure that nobody asked its receipt for."""
@@ -266,7 +267,9 @@ class Producer:
         if not self._running.is_open:
             raise ClientClosed()
 
-    def _gather(self, key: bytes | None, value: bytes | None, size_bytes: int, row: Row | None = None) -> Receipt:
+    def _gather(
+        self, key: bytes | None, value: bytes | None, size_bytes: int, row: Row | None = None, *, is_text: bool = False
+    ) -> Receipt:
         if self._pending.is_closed or not self._running.is_open:
             self._check_open()
         with self._lock:
@@ -277,10 +280,12 @@ class Producer:
                 gathering, number = self._new_gathering(), 0
                 rows = gathering.rows
                 self._gatherings.append(gathering)
-            if row is None:
-                rows.add_plain(key, value, size_bytes)
-            else:
+            if row is not None:
                 rows.add(row)
+            elif is_text and value is not None:
+                rows.add_text(key, value, size_bytes)
+            else:
+                rows.add_plain(key, value, size_bytes)
             if TRACING in modules and not gathering.trace:
                 gathering.trace = trace_headers()
         if not number:

@@ -37,6 +37,8 @@ _IDLE_SECONDS = 3.0
 _MOST_FREE = 16
 _NEVER = float("-inf")
 _OCTETS = "application/octet-stream"
+_TEXT = {"braid-value": "text"}
+"""Only the broker knows whether a text is a JSON string there."""
 
 
 class _Kept:
@@ -101,6 +103,8 @@ class SinglePublishes:
         began_seconds = self._clock.monotonic_seconds()
         try:
             sent = {**trace_headers(), **self._headers, **self._client._transport.token.headers()}
+            if isinstance(value, str):
+                sent |= _TEXT
             position = _position(kept.post(*endpoint, target, sent, data))
         except NotPlain:
             kept.close()

@@ -8,6 +8,7 @@ body says of compression is read from the metadata of its messages, before Arrow
 import struct
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,11 +16,20 @@ from filer.errors import InvalidInput
 from filer.format.headers import first_wrong_headers
 from filer.format.nulls import null_column
 from filer.format.schema import HEADERS, REF, TIMESTAMP
+from filer.format.text_rows import text_rows
 from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
 from filer.uploads import Claim
 from mq.base.errors import Malformed
-from mq.bodies.rows import Columns, Rows, check_header_count, check_ref_count, json_values_checked
+from mq.bodies.rows import (
+    CHECKED_ROWS,
+    Columns,
+    Rows,
+    check_header_count,
+    check_ref_count,
+    json_string,
+    json_values_checked,
+)
 from mq.limits.steps import STEP_BYTES, Steps
 
 KNOWN_COLUMNS = ("key", "value", "headers", "event_time", "ref")
@@ -40,15 +50,18 @@ def decode_arrow(body: bytes | memoryview, columns: Columns) -> Steps[Rows]:
 
     Raises `Malformed` if the bytes are not a complete, valid stream, and `InvalidInput` if the columns are wrong.
     """
-    rows = _decoded(body, columns)
+    rows, texts = _decoded(body, columns)
     if columns.value_type == "json":
         if len(body) > STEP_BYTES:
             yield
+        if texts is not None:
+            rows = yield from _with_json_strings(rows, texts, most_bytes=2 * len(body))
         yield from json_values_checked(rows.batch["value"])
     return rows
 
 
-def _decoded(body: bytes | memoryview, columns: Columns) -> Rows:
+def _decoded(body: bytes | memoryview, columns: Columns) -> tuple[Rows, npt.NDArray[np.bool_] | None]:
+    """The rows, and which of them are text, if the stream tells it."""
     buffer = pa.py_buffer(body)
     if body[-len(_END_OF_STREAM) :] != _END_OF_STREAM:
         # Arrow does not notice that a stream was cut off between two batches.
@@ -74,10 +87,45 @@ def _decoded(body: bytes | memoryview, columns: Columns) -> Rows:
                     )
             table = pa.Table.from_batches(batches, schema=reader.schema)
         if not table.num_rows:
-            return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema))
-        return _to_rows(batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0], columns)
+            return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema)), None
+        texts = _text_rows(table) if columns.value_type == "json" else None
+        batch = batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
+        return _to_rows(batch, columns), texts
     except (pa.ArrowException, UnicodeDecodeError, OSError, EOFError) as error:
         raise Malformed(f"the body is not a valid Arrow IPC stream: {_first_line(error)}") from error
+
+
+def _text_rows(table: pa.Table) -> npt.NDArray[np.bool_] | None:
+    try:
+        return text_rows(table.schema.metadata, table.num_rows)
+    except ValueError as error:
+        raise InvalidInput(f"the Arrow schema's metadata do not say which rows are text: {error}") from error
+
+
+def _with_json_strings(rows: Rows, texts: npt.NDArray[np.bool_], *, most_bytes: int) -> Steps[Rows]:
+    """The rows, and those that are text as JSON strings.
+
+    Raises `InvalidInput` if these take more than `most_bytes`: a control character takes six times its byte.
+    """
+    values, parts, written_bytes, step_bytes = rows.batch["value"], [], 0, 0
+    for start in range(0, len(values), CHECKED_ROWS):
+        if start:
+            yield
+        piece = values.slice(start, CHECKED_ROWS).to_pylist()
+        for row in np.flatnonzero(texts[start : start + len(piece)]).tolist():
+            if piece[row] is None:
+                continue
+            where = f"row {start + row} of the request"
+            written = json_string(piece[row].encode(), where, most_bytes=most_bytes - written_bytes)
+            piece[row] = written.decode()
+            written_bytes, step_bytes = written_bytes + len(written), step_bytes + len(written)
+            if step_bytes >= STEP_BYTES:
+                yield
+                step_bytes = 0
+        parts.append(pa.array(piece, values.type))
+    arrays = [pa.concat_arrays(parts) if name == "value" else rows.batch[name] for name in rows.batch.schema.names]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
+    return Rows(batch, rows.claims, grown_bytes=max(batch["value"].nbytes - values.nbytes, 0))
 
 
 def _check_messages(buffer: pa.Buffer) -> None:

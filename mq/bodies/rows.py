@@ -19,17 +19,21 @@ MOST_REFS = 10_000
 """Of one request. Each is looked up in the store, one after the other."""
 _SMALL_CHARS = LARGE_BYTES // 4
 """A value of so many characters has at most `LARGE_BYTES`, and is parsed without a look at its size."""
-_CHECKED_ROWS = 4 * STEP_ROWS
+CHECKED_ROWS = 4 * STEP_ROWS
 """Values of JSON are checked in a fraction of the time that it takes to decode a message."""
 JSON_HEADER = ("content-type", b"application/json")
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The messages of one publish, in the columns of `rows_schema`. `claims` are the unverified references, by row."""
+    """The messages of one publish, in the columns of `rows_schema`. `claims` are the unverified references, by row.
+
+    `grown_bytes`: so many bytes they have that their body did not have.
+    """
 
     batch: pa.RecordBatch
     claims: Sequence[tuple[int, Claim]] = ()
+    grown_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,10 @@ class Columns:
 def json_values_checked(values: pa.Array) -> Steps[None]:
     """Raise `InvalidInput` with the first row whose value is not JSON text. Null is allowed. A step at a time."""
     step_bytes = 0
-    for start in range(0, len(values), _CHECKED_ROWS):
+    for start in range(0, len(values), CHECKED_ROWS):
         if start:
             yield
-        for row, value in enumerate(values.slice(start, _CHECKED_ROWS).to_pylist(), start):
+        for row, value in enumerate(values.slice(start, CHECKED_ROWS).to_pylist(), start):
             if value is None:
                 continue
             where = f"row {row} of the request"
@@ -113,3 +117,16 @@ def check_headers(headers: Sequence[tuple[str, bytes]], where: str) -> None:
     """Raise `InvalidInput` if the headers of a message have a name twice, or a time that cannot be read."""
     if (reason := wrong_headers(headers)) is not None:
         raise InvalidInput(f"{where}: {reason}")
+
+
+def json_string(text: bytes, where: str, *, most_bytes: int) -> bytes:
+    """A text as a JSON string. Raises `InvalidInput` if it is none, or takes more: or takes more than that."""
+    try:
+        written = orjson.dumps(text.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{where}: it is declared as text, and is not UTF-8: {error}") from error
+    if len(written) > most_bytes:
+        raise InvalidInput(
+            f"{where}: as a JSON string, this text takes more than {most_bytes} bytes: send it as bytes of JSON text"
+        )
+    return written

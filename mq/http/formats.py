@@ -30,7 +30,9 @@ _MESSAGE = {
     "properties": {
         "key": {"type": ["string", "null"]},
         "key_base64": {"type": "string", "contentEncoding": "base64"},
-        "value": {"description": "Strings are stored as they are, other JSON values as JSON text."},
+        "value": {
+            "description": "Strings are stored as they are, in a topic of JSON and all other values as JSON text."
+        },
         "value_base64": {"type": "string", "contentEncoding": "base64"},
         "ref": {"type": "object", "required": ["upload"], "properties": {"upload": {"type": "string"}}},
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},

@@ -67,7 +67,7 @@ class Publisher:
         row = row_of(message, upload=None)
         if row.value is None or len(row.value) <= self.upload_threshold_bytes:
             return row
-        return row_of(message, upload=await self._uploader.upload(topic, row.value))
+        return row_of(message, upload=await self._uploader.upload(topic, row.value, is_text=row.is_text))
 
     async def publish(self, topic: str, message: OutgoingMessage) -> tuple[PositionRange, ...]:
         """Publish one message."""

@@ -25,16 +25,22 @@ class Uploader:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def upload(self, topic: str, data: bytes | BinaryIO) -> Upload:
+    async def upload(self, topic: str, data: bytes | BinaryIO, *, is_text: bool = False) -> Upload:
         """Store a payload for a topic, from bytes or from a seekable binary file (from its current position on).
 
         The file is read twice, first for its checksum; neither pass holds more than a chunk in memory. A failed
-        attempt is repeated at a new address. What it left at the old one is deleted after a day.
+        attempt is repeated at a new address. What it left at the old one is deleted after a day. With `is_text` the
+        bytes are text, which is a JSON string to a topic of JSON.
         """
         payload = await anyio.to_thread.run_sync(_Payload, data)
-        return await self._transport.repeat(lambda attempt: self._attempt(topic, payload, attempt))
+        as_json = None
+        if is_text:
+            assert isinstance(data, bytes)
+            as_json = orjson.dumps(data.decode())
+        return await self._transport.repeat(lambda attempt: self._attempt(topic, payload, as_json, attempt))
 
-    async def _attempt(self, topic: str, payload: "_Payload", attempt: Try) -> Upload:
+    async def _attempt(self, topic: str, payload: "_Payload", as_json: bytes | None, attempt: Try) -> Upload:
+        """`as_json` is what a topic of JSON gets instead. Only the broker's answer says that it is one."""
         body = orjson.dumps({"size": payload.size_bytes, "sha256": payload.sha256})
         call = Call(
             "POST",
@@ -43,6 +49,8 @@ class Uploader:
             headers={"content-type": "application/json"},
         )
         target = json_of(await self._transport.once(call, attempt))
+        if as_json is not None and target.get("value_type") == "json":
+            return await self._attempt(topic, _Payload(as_json), None, attempt)
         await self._put(put_target(target["url"], f"{call.target}/{target['upload']}"), target, payload, attempt)
         return Upload(target["upload"], payload.size_bytes, payload.sha256)
 

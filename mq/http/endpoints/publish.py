@@ -34,7 +34,7 @@ from mq.bodies.arriving_body import arriving_body
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
 from mq.bodies.intake import ClientGone, Intake, as_bytes
 from mq.bodies.json_body import check_types, decode_base64, decode_json_value
-from mq.bodies.rows import Columns, Rows, check_headers
+from mq.bodies.rows import Columns, Rows, check_headers, json_string
 from mq.broker import Broker
 from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
@@ -48,6 +48,7 @@ from mq.topic.topic_view import TopicView
 _ANY_PARAMETERS = ("acks", *producer_sequence.PARAMETERS)
 _RAW_PARAMETERS = (*_ANY_PARAMETERS, "key", "key_base64", *DELIVERY_FIELDS)
 HEADER_PREFIX = b"braid-header-"
+VALUE_HEADER = b"braid-value"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 _PLAIN_KEY = re.compile(rb"key=([A-Za-z0-9._~-]*)\Z")
 """Of which decoding makes nothing else."""
@@ -57,12 +58,13 @@ _ENVELOPE = re.compile(rb'\s{0,64}\{\s{0,64}"messages"\s{0,64}:')
 class PublishRequest:
     """The headers and the query of a publish, parsed."""
 
-    __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "id", "parameters")
+    __slots__ = ("content_type", "declared_bytes", "encoding", "headers", "id", "is_text", "parameters")
 
     def __init__(self, headers: Headers, query: bytes) -> None:
         self.content_type = b""
         self.declared_bytes: int | None = None
         self.encoding = ""
+        self.is_text = False
         self.headers: list[tuple[str, bytes]] = []
         for name, value in headers:
             if name == b"content-type":
@@ -71,6 +73,10 @@ class PublishRequest:
                 self.declared_bytes = int(value)
             elif name == b"content-encoding":
                 self.encoding = value.decode("latin-1").strip().lower()
+            elif name == VALUE_HEADER:
+                if value != b"text":
+                    raise InvalidInput("Braid-Value must be 'text', or not be given")
+                self.is_text = True
             elif name.startswith(HEADER_PREFIX):
                 self.headers.append((name[len(HEADER_PREFIX) :].decode("latin-1"), value))
         if self.headers:
@@ -82,7 +88,7 @@ class PublishRequest:
         """One with the same headers, and that query. Raises what making it raises."""
         other = PublishRequest.__new__(PublishRequest)
         other.content_type, other.declared_bytes = self.content_type, self.declared_bytes
-        other.encoding, other.headers = self.encoding, self.headers
+        other.encoding, other.headers, other.is_text = self.encoding, self.headers, self.is_text
         other.parameters = _parameters(query)
         other.id = producer_sequence.producer_sequence(other.parameters)
         return other
@@ -246,7 +252,8 @@ class Publisher:
         batch = await self._pin(view, rows) if rows.claims else rows.batch
         if not batch.num_rows:
             return ()
-        size_bytes = await intake.hold_rows(batch.num_rows, beside_bytes=view.beside_bytes(batch.num_rows))
+        beside_bytes = view.beside_bytes(batch.num_rows) + rows.grown_bytes
+        size_bytes = await intake.hold_rows(batch.num_rows, beside_bytes=beside_bytes)
         return await view.runtime.publisher.publish_rows(
             view.rows_of(batch), size_bytes, view.request_of(request), replicated=replicated
         )
@@ -325,6 +332,8 @@ def refuse_envelope(request: PublishRequest, body: bytes) -> None:
 
 def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns: Columns) -> Callable[[], Steps[Rows]]:
     """What makes rows of a body of several messages, or of one in JSON whose key is in the query."""
+    if request.is_text:
+        raise InvalidInput("Braid-Value is only for a body that is a single value, and not declared as JSON")
     keys = {name: value for name, value in request.parameters.items() if name not in _ANY_PARAMETERS}
     if keys and body_format.media_type == JSON:
         headers = {name: {"base64": base64.b64encode(value).decode()} for name, value in request.headers}
@@ -355,6 +364,8 @@ def single_of(request: PublishRequest, body: bytes, config: TopicConfig, clock: 
             key = decode_base64(request.parameters["key_base64"], "key_base64")
         elif "key" in request.parameters:
             key = request.parameters["key"].encode()
+    if request.is_text and config.value_type == "json":
+        body = json_string(body, "the body", most_bytes=2 * len(body) + 2)
     if config.value_type != "binary" or (key is not None and config.key_type != "binary"):
         check_types(key, body, Columns(config.key_type, config.value_type), "the body")
     return Single(key, body, tuple(headers) or None, None)

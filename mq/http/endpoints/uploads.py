@@ -59,6 +59,7 @@ def uploads_router(broker: Broker) -> APIRouter:
             "method": "PUT",
             "headers": dict(presigned.headers) if presigned else {},
             "expires": rfc3339(upload.expires_us),
+            "value_type": view.state.config.value_type,
         }
         return json_response(answer, status=201)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filer import request_ids
-from mq.http.endpoints.publish import HEADER_PREFIX, PublishRequest, refuse_forms
+from mq.http.endpoints.publish import HEADER_PREFIX, VALUE_HEADER, PublishRequest, refuse_forms
 from mq.http.formats import PUBLISH_FORMATS
 from mq.security.authorization import AUTHORIZATION
 
@@ -26,6 +26,7 @@ _UNDERSTOOD = frozenset(
         b"pragma",
         b"sec-fetch-mode",
         b"user-agent",
+        VALUE_HEADER,
         _REQUEST_ID,
     }
 )

@@ -25,12 +25,15 @@ def fits_json(rows: RowColumns) -> bool:
 def json_body(rows: RowColumns) -> bytes:
     """The document `{"messages": [...]}` of messages that fit. All bytes go as base64: they need not be text."""
     headers = rows.headers or [()] * len(rows)
-    messages = [_message(*each) for each in zip(rows.keys, rows.values, headers, strict=True)]
+    texts = rows.texts or [False] * len(rows)
+    messages = [_message(*each) for each in zip(rows.keys, rows.values, headers, texts, strict=True)]
     return orjson.dumps({"messages": messages})
 
 
-def _message(key: bytes | None, value: bytes | None, headers: RowHeaders) -> dict[str, Any]:
-    message: dict[str, Any] = {"value": None} if value is None else {"value_base64": _text(value)}
+def _message(key: bytes | None, value: bytes | None, headers: RowHeaders, is_text: bool) -> dict[str, Any]:
+    message: dict[str, Any] = {"value": None}
+    if value is not None:
+        message = {"value": value.decode()} if is_text else {"value_base64": _text(value)}
     if key is not None:
         message["key_base64"] = _text(key)
     if headers:

@@ -42,7 +42,8 @@ class OutgoingMessage:
 
     `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, times, lists
     and dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is
-    sent by reference. `key`: a whole number is sent as text.
+    sent by reference. In a topic of JSON a text is a JSON string, and bytes are JSON text. `key`: a whole number is
+    sent as text.
     """
 
     value: Value
@@ -56,13 +57,17 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message as it is sent; `event_time_us` is in microseconds since the epoch."""
+    """A message as it is sent; `event_time_us` is in microseconds since the epoch.
+
+    `is_text`: the value was given as text, which is a JSON string to a topic of JSON.
+    """
 
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
     event_time_us: int | None
     upload: Upload | None
+    is_text: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -85,7 +90,9 @@ def row_of(message: OutgoingMessage, *, upload: Upload | None) -> Row:
     if is_json and CONTENT_TYPE not in message.headers:
         headers += ((CONTENT_TYPE, JSON_TYPE),)
     moment = message.event_time
-    return Row(key_bytes(message.key), value, headers, None if moment is None else microseconds(moment), upload)
+    event_time_us = None if moment is None else microseconds(moment)
+    is_text = upload is None and isinstance(message.value, str)
+    return Row(key_bytes(message.key), value, headers, event_time_us, upload, is_text)
 
 
 def value_bytes(value: Any) -> tuple[bytes | None, bool]:

@@ -12,12 +12,14 @@ T = TypeVar("T")
 
 
 class RowColumns:
-    """Messages in order. What no message has is None: `headers`, `event_times_us`, `uploads`.
+    """Messages in order. What no message has is None: `headers`, `event_times_us`, `uploads`, `texts`.
+
+    `texts` says of each whether its value was given as text.
 
     `size_bytes` is about what they take in a request.
     """
 
-    __slots__ = ("event_times_us", "headers", "keys", "size_bytes", "uploads", "values")
+    __slots__ = ("event_times_us", "headers", "keys", "size_bytes", "texts", "uploads", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
@@ -25,6 +27,7 @@ class RowColumns:
         self.headers: list[RowHeaders] | None = None
         self.event_times_us: list[int | None] | None = None
         self.uploads: list[Upload | None] | None = None
+        self.texts: list[bool] | None = None
         self.size_bytes = 0
 
     @classmethod
@@ -49,11 +52,23 @@ class RowColumns:
             self.event_times_us.append(None)
         if self.uploads is not None:
             self.uploads.append(None)
+        if self.texts is not None:
+            self.texts.append(False)
+
+    def add_text(self, key: bytes | None, value: bytes, size_bytes: int) -> None:
+        """As `add_plain`, for a value that was given as text."""
+        self.add_plain(key, value, size_bytes)
+        if self.texts is None:
+            self.texts = [False] * len(self.keys)
+        self.texts[-1] = True
 
     def add(self, row: Row) -> None:
         """Append a message."""
         before = len(self.keys)
-        self.add_plain(row.key, row.value, row.size_bytes)
+        if row.is_text and row.value is not None:
+            self.add_text(row.key, row.value, row.size_bytes)
+        else:
+            self.add_plain(row.key, row.value, row.size_bytes)
         if row.headers:
             self.headers = self.headers or [()] * (before + 1)
             self.headers[before] = row.headers
@@ -86,6 +101,7 @@ class RowColumns:
         first.headers, second.headers = _cut(self.headers, row)
         first.event_times_us, second.event_times_us = _cut(self.event_times_us, row)
         first.uploads, second.uploads = _cut(self.uploads, row)
+        first.texts, second.texts = _cut(self.texts, row)
         first.size_bytes = first._measured_bytes()
         second.size_bytes = self.size_bytes - first.size_bytes
         return first, second
@@ -98,6 +114,7 @@ class RowColumns:
         taken.headers = _taken(self.headers, rows)
         taken.event_times_us = _taken(self.event_times_us, rows)
         taken.uploads = _taken(self.uploads, rows)
+        taken.texts = _taken(self.texts, rows)
         taken.size_bytes = taken._measured_bytes()
         return taken
 
@@ -117,6 +134,7 @@ def joined(parts: Sequence[RowColumns]) -> RowColumns:
     whole.headers = _joined([(part.headers, len(part)) for part in parts], ())
     whole.event_times_us = _joined([(part.event_times_us, len(part)) for part in parts], None)
     whole.uploads = _joined([(part.uploads, len(part)) for part in parts], None)
+    whole.texts = _joined([(part.texts, len(part)) for part in parts], False)
     whole.size_bytes = sum(part.size_bytes for part in parts)
     return whole
 

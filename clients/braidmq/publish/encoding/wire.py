@@ -11,12 +11,17 @@ import pyarrow.compute as pc
 from braidmq.publish.encoding.outgoing import ROW_OVERHEAD_BYTES, Upload
 from braidmq.publish.encoding.row_columns import RowColumns
 from filer.format.schema import HEADERS, TIMESTAMP
+from filer.format.text_rows import metadata_of
 
+_TEXT = "text"
 _UPLOAD = pa.struct([("upload", pa.string()), ("size", pa.int64()), ("sha256", pa.string())])
 
 
 def rows_table(rows: RowColumns) -> pa.Table:
-    """The columns of some messages as they are sent: `key`, `value`, and the others only if a message uses them."""
+    """The columns of some messages as they are sent: `key`, `value`, and the others only if a message uses them.
+
+    `text`, which says of each whether its value was given as text, is for `ipc_bytes`.
+    """
     columns: dict[str, Any] = {"key": pa.array(rows.keys, pa.binary()), "value": pa.array(rows.values, pa.binary())}
     if rows.headers is not None:
         columns["headers"] = pa.array([each or None for each in rows.headers], HEADERS)
@@ -24,6 +29,8 @@ def rows_table(rows: RowColumns) -> pa.Table:
         columns["event_time"] = pa.array(rows.event_times_us, pa.int64()).cast(TIMESTAMP)
     if rows.uploads is not None:
         columns["ref"] = _uploads(rows.uploads)
+    if rows.texts is not None:
+        columns[_TEXT] = pa.array(rows.texts)
     return pa.table(columns)
 
 
@@ -43,6 +50,9 @@ def _uploads(uploads: Sequence[Upload | None]) -> "pa.Array[Any]":
 
 def ipc_bytes(table: pa.Table) -> pa.Buffer:
     """The table as an Arrow IPC stream, uncompressed: brokers refuse compressed ones."""
+    if _TEXT in table.column_names:
+        texts = metadata_of(table[_TEXT].to_numpy())
+        table = table.drop_columns([_TEXT]).replace_schema_metadata(texts)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())

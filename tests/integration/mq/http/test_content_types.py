@@ -51,3 +51,20 @@ async def test_what_looks_like_several_messages_is_one_value_if_the_request_says
 
 async def test_other_json_without_a_type_is_a_value(memory_broker: HttpBroker) -> None:
     assert await values(memory_broker, MESSAGES, b'{"message": 1}', {}) == ['{"message": 1}']
+
+
+async def test_one_value_is_json_text_in_a_topic_of_json_or_a_text_if_the_request_says_so(
+    memory_broker: HttpBroker,
+) -> None:
+    await memory_broker.client.put("/v1/topics/j", json={"value_type": "json"})
+    path, text = "/v1/topics/j/messages", {"content-type": "text/plain", "braid-value": "text"}
+    for body, headers in ((b"123", {"content-type": "text/plain"}), (b"123", text), (b"now", text)):
+        (await memory_broker.client.post(path, content=body, headers=headers)).raise_for_status()
+    for body, headers in (
+        (b"\xff", text),
+        (b"now", {"content-type": "text/plain"}),
+        (b"1", text | {"braid-value": "x"}),
+    ):
+        assert (await memory_broker.client.post(path, content=body, headers=headers)).status_code == 422
+    found = (await memory_broker.client.get(path)).json()["messages"]
+    assert [message["value"] for message in found] == [123, "123", "now"]

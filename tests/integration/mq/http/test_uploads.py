@@ -46,7 +46,7 @@ async def issue(broker: HttpBroker, data: bytes, **fields: Any) -> dict[str, Any
     answer = await broker.client.post(UPLOADS, json={"size": len(data), **fields})
     assert answer.status_code == 201, answer.text
     upload = dict(answer.json())
-    assert upload.keys() == {"upload", "url", "method", "headers", "expires"}
+    assert upload.keys() == {"upload", "url", "method", "headers", "expires", "value_type"}
     assert upload["method"] == "PUT"
     return upload
 

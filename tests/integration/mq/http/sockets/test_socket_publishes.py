@@ -73,6 +73,22 @@ async def test_what_is_published_is_what_http_would_store(broker: HttpBroker, so
     assert first == second
 
 
+async def test_strings_in_a_topic_of_json_are_json_strings(broker: HttpBroker, socket: SocketClient) -> None:
+    await broker.client.put("/v1/topics/j", json={"value_type": "json"})
+    async with socket_client(broker.url, "j") as of_json:
+        for publish in ({"value": "123"}, {"key": "k", "value": "true"}, [{"value": "null"}], {"value": 1}):
+            await of_json.ok(publish=publish)
+    page = (await broker.client.get("/v1/topics/j/messages")).json()
+    assert [message["value"] for message in page["messages"]] == ["123", "true", "null", 1]
+
+
+async def test_wrong_headers_are_refused(broker: HttpBroker, socket: SocketClient) -> None:
+    wrong = {"value": "a", "headers": {"Braid-Deliver-At": "soon"}}
+    for publish in (wrong, [wrong]):
+        await socket.problem("invalid-request", "'Braid-Deliver-At' must be an RFC 3339 time", publish=publish)
+    assert await stored(broker) == []
+
+
 async def test_a_list_is_one_request(broker: HttpBroker, socket: SocketClient) -> None:
     answer = await socket.ok(publish=[{"value": "a"}, {"value_base64": "Yg=="}, {"value": None}])
     assert answer == {"positions": [{"segment": 0, "offset": 0, "count": 3}]}

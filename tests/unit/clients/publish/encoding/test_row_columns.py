@@ -9,7 +9,15 @@ from braidmq.publish.encoding.row_columns import RowColumns, joined
 DATA = st.none() | st.binary(max_size=3)
 HEADERS = st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=3)), max_size=2).map(tuple)
 ROWS = st.lists(
-    st.builds(Row, DATA, DATA, HEADERS, st.none() | st.integers(0, 9), st.none() | st.just(Upload("u", 3, "00")))
+    st.builds(
+        Row,
+        DATA,
+        st.binary(max_size=3),
+        HEADERS,
+        st.none() | st.integers(0, 9),
+        st.none() | st.just(Upload("u", 3, "00")),
+        st.booleans(),
+    )
 )
 
 
@@ -24,6 +32,7 @@ def rows_of(columns: RowColumns) -> list[Row]:
             columns.headers or [()] * count,
             columns.event_times_us or [None] * count,
             columns.uploads or [None] * count,
+            columns.texts or [False] * count,
             strict=True,
         )
     ]

@@ -4,6 +4,7 @@ import pytest
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Upload, row_of
 from braidmq.publish.encoding.row_columns import RowColumns
 from braidmq.publish.encoding.wire import cut, ipc_bytes, rows_table, with_uploads
+from filer.format.text_rows import text_rows
 
 
 def read(body: pa.Buffer) -> pa.Table:
@@ -12,7 +13,7 @@ def read(body: pa.Buffer) -> pa.Table:
 
 
 def test_rows_carry_only_the_columns_they_need() -> None:
-    plain = rows_table(RowColumns.of([row_of(OutgoingMessage("v", "k"), upload=None)]))
+    plain = rows_table(RowColumns.of([row_of(OutgoingMessage(b"v", "k"), upload=None)]))
     assert plain.to_pylist() == [{"key": b"k", "value": b"v"}]
     full = rows_table(
         RowColumns.of(
@@ -31,6 +32,15 @@ def test_rows_carry_only_the_columns_they_need() -> None:
         },
         {"key": None, "value": None, "headers": None, "ref": {"upload": "u1", "size": 3, "sha256": "abc"}},
     ]  # fmt: skip
+
+
+def test_an_ipc_body_tells_which_rows_were_given_as_text() -> None:
+    messages = [OutgoingMessage(value) for value in ("a", b"b", None, "c")]
+    body = read(ipc_bytes(rows_table(RowColumns.of(row_of(each, upload=None) for each in messages)).slice(1)))
+    assert body.schema.names == ["key", "value"]
+    told = text_rows(body.schema.metadata, body.num_rows)
+    assert told is not None
+    assert told.tolist() == [False, False, True]
 
 
 def test_an_ipc_body_of_a_slice_holds_the_slice_only() -> None:

@@ -1,0 +1,30 @@
+"""Which rows of an Arrow body are text, and not JSON text: a topic of JSON stores them as JSON strings.
+
+A client cannot know of which type a topic is, and a column has one type for all of its rows. So the schema's metadata
+tells it, a bit for each row. Brokers before 0.2.0 do not look at it, and take all values as JSON text.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+NAME = b"braidmq.text-rows"
+
+
+def metadata_of(texts: Sequence[bool] | npt.NDArray[np.bool_]) -> dict[bytes, bytes]:
+    """The metadata of a schema that says it."""
+    return {NAME: b64encode(np.packbits(np.asarray(texts, bool)).tobytes())}
+
+
+def text_rows(metadata: Mapping[bytes, bytes] | None, rows: int) -> npt.NDArray[np.bool_] | None:
+    """For each row whether it is text; None if that is not told. Raises `ValueError` if it is told of other rows."""
+    told = (metadata or {}).get(NAME)
+    if told is None:
+        return None
+    bits: npt.NDArray[Any] = np.frombuffer(b64decode(told, validate=True), np.uint8)
+    if len(bits) != -(-rows // 8):
+        raise ValueError(f"it has {len(bits)} bytes for {rows} rows")
+    return np.unpackbits(bits, count=rows).astype(bool)
