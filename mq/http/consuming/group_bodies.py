@@ -203,18 +203,19 @@ class CommitBody(JsonBody):
 def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToDecide]]:
     """What the parts name. Raises `InvalidInput` that names the part and what is right.
 
-    Parts that overlap are refused: a message would have two outcomes. So are too many ranges of messages.
+    A message may be named by several deliveries, as whoever has got it twice does: each has an outcome of its own.
+    Parts that name the same one are refused, and so are too many ranges of messages.
     """
     # Most name messages of the same few claims.
     read = cache(tokens.read)
     decided: list[ToDecide] = []
-    ordered: list[tuple[int, int, int, int]] = []
+    ordered: list[tuple[int, int, int, int, int]] = []
     count = 0
     for index, part in enumerate(parts):
         decided.append(each := _part(index, part, read))
         ranges = each.all_ranges
         if each.claim:
-            ordered += [(each.claim.segment, start, stop, index) for start, stop in ranges]
+            ordered += [(each.claim.segment, each.claim.delivery, start, stop, index) for start, stop in ranges]
         if (count := count + len(ranges)) > MOST_DECIDED:
             raise InvalidInput(
                 f"messages.{index}: with it there are more than {MOST_DECIDED} ranges: send several requests"
@@ -225,8 +226,10 @@ def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToD
     if count >= STEP_ROWS:
         yield
     for before, after in pairwise(ordered):
-        if before[0] == after[0] and after[1] < before[2]:
-            raise InvalidInput(f"messages.{after[3]}: it names messages that messages.{before[3]} names too")
+        if before[:2] == after[:2] and after[2] < before[3]:
+            raise InvalidInput(
+                f"messages.{after[4]}: it names messages that messages.{before[4]} names too, of the same claim"
+            )
     return decided
 
 

@@ -113,3 +113,23 @@ async def test_messages_that_are_named_twice_are_refused_however_many_there_are(
     problem = check_problem(answer, 422, "invalid-request")
     assert f"messages.{MANY}: it names messages that messages.3 names too" in problem["detail"]
     assert (await group(memory_broker))["lag"]["messages"] == MANY
+
+
+@pytest.mark.parametrize(("verb", "body"), [("acks", {}), ("releases", {"delay_seconds": 0}), ("extensions", {})])
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_two_claims_of_a_message_are_decided_one_by_one(
+    memory_broker: HttpBroker, verb: str, body: dict[str, object], newest_first: bool
+) -> None:
+    """Whoever has claimed a message again, after its lease had run out, may name both of its deliveries."""
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})
+    await publish(memory_broker, "a")
+    claimed = [(await claim(memory_broker))["messages"][0], (await claim(memory_broker, wait=20))["messages"][0]]
+    assert [each["deliveries"] for each in claimed] == [1, 2]
+    if newest_first:
+        claimed.reverse()
+    told = (await decide(memory_broker, verb, {"messages": claimed}, **body)).raise_for_status().json()
+    assert (told["accepted"], told["lost"]) == (1, 1)
+    assert {each["claim"]: (each["accepted"], each["lost"]) for each in told["results"]} == {
+        each["claim"]: ([[0, 1]], []) if each["deliveries"] == 2 else ([], [[0, 1]]) for each in claimed
+    }
