@@ -40,8 +40,9 @@ AUDIT_TOPIC = "__audit"
 """Who has changed what, and what was refused."""
 RESERVED_TOPICS = frozenset({GROUPS_TOPIC, AUDIT_TOPIC})
 """The topics that brokers write. Everybody else may read them, and no more."""
-NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}$"
-NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
+MOST_NAME_CHARS = 200
+NAME_PATTERN = rf"^(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{MOST_NAME_CHARS}}}$"
+NAME_RULE = f"1 to {MOST_NAME_CHARS} of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
 _NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
 _FILE = re.compile(r"(\d{20})(?:-(\d{20}))?\.parquet\Z")

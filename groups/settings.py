@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from filer.errors import InvalidConfig
-from filer.keys import check_name
+from filer.keys import MOST_NAME_CHARS, check_name
 from filer.strict_settings import merged_settings
 
 Mode = Literal["queue", "stream"]
@@ -17,6 +18,7 @@ _Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 MOST_LEASE_SECONDS = 43_200
 MOST_SESSION_SECONDS = 3_600
 DEAD_SUFFIX = ".dead"
+_DIGEST_CHARS = 16
 FIXED_SETTINGS = ("mode", "order")
 """A coordinator that takes over tells by them what may have been handed out."""
 STREAM_SETTINGS = frozenset(("session_seconds",))
@@ -96,7 +98,19 @@ def default_settings(topic: str, acks: Acks) -> GroupSettings:
 
 def _default_dead_letter(topic: str) -> DeadLetter | None:
     # Dead letters of dead letters would go round for ever.
-    return None if topic.endswith(DEAD_SUFFIX) else DeadLetter(topic=f"{topic}{DEAD_SUFFIX}")
+    return None if topic.endswith(DEAD_SUFFIX) else DeadLetter(topic=default_dead_letter_topic(topic))
+
+
+def default_dead_letter_topic(topic: str) -> str:
+    """Where dead letters of a topic's groups go unless they say otherwise: `<topic>.dead`.
+
+    Where that would be too long for a name, a digest of the topic's name stands for its end, so each has another one.
+    """
+    name = f"{topic}{DEAD_SUFFIX}"
+    if len(name) <= MOST_NAME_CHARS:
+        return name
+    digest = sha256(topic.encode()).hexdigest()[:_DIGEST_CHARS]
+    return f"{topic[: MOST_NAME_CHARS - len(DEAD_SUFFIX) - _DIGEST_CHARS - 1]}-{digest}{DEAD_SUFFIX}"
 
 
 def parse_settings(given: Mapping[str, Any], base: GroupSettings) -> GroupSettings:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from filer.errors import InvalidConfig
 from filer.event_log import EventLog
 from filer.format.requests import RequestId
+from filer.topic.topic_state import TopicState
 from groups.queue.progress import QueueProgress
 from groups.records import Dying
 from mq.administration.topic_administration import TopicAdministration
@@ -37,6 +38,17 @@ def own_topic_refused(topic: str) -> InvalidConfig:
         f"dead letters of a group of topic {topic!r} cannot go to {topic!r} itself: the group would get them again; "
         "name another topic in dead_letter"
     )
+
+
+def check_types(source: TopicState, letters: TopicState) -> None:
+    """Raise `InvalidConfig` unless a topic takes the messages of that one as they are, as its dead letters."""
+    wanted, given = letters.config, source.config
+    if (wanted.key_type, wanted.value_type) != (given.key_type, given.value_type):
+        raise InvalidConfig(
+            f"dead letters of topic {source.topic!r} cannot go to {letters.topic!r}: its keys are {wanted.key_type} "
+            f"and its values {wanted.value_type}, not {given.key_type} and {given.value_type}; name another topic in "
+            "dead_letter, or null for none"
+        )
 
 
 class DeadLetters:
@@ -94,12 +106,7 @@ class DeadLetters:
             found, _ = await self._administration.put(name, settings)
         if found.state.is_grouped:
             raise topic_group_refused(name)
-        wanted, given = found.state.config, source.state.config
-        if (wanted.key_type, wanted.value_type) != (given.key_type, given.value_type):
-            raise InvalidConfig(
-                f"dead letters of topic {source.topic!r} cannot go to {name!r}: its keys are {wanted.key_type} and its "
-                f"values {wanted.value_type}, not {given.key_type} and {given.value_type}; name another topic for them"
-            )
+        check_types(source.state, found.state)
         return found
 
     async def _publish(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import BraidError
 from filer.event_log import EventLog
@@ -11,7 +12,7 @@ from groups.records import Dying, Redriven, Redriving
 from mq.base.errors import NotFound
 from mq.groups.group_records import GroupRecords
 
-RETRY_SECONDS = 1.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 5.0
 
 _log = EventLog(__name__)
 
@@ -19,6 +20,30 @@ Bury = Callable[[QueueProgress, Dying], Awaitable[None]]
 """Stores the dead letters of messages that are given up."""
 PublishAgain = Callable[[QueueProgress, Redriving], Awaitable[None]]
 """Publishes dead letters to the group's topic again."""
+
+
+class _Tries:
+    """The tries of one errand. What it fails by is logged when it changes, however often it is tried."""
+
+    def __init__(self, clock: Clock, event: str, topic: str, group: str) -> None:
+        self._event, self._topic, self._group = event, topic, group
+        self._backoff = Backoff(clock, first_seconds=FIRST_RETRY_SECONDS, longest_seconds=LONGEST_RETRY_SECONDS)
+        self.why: str | None = None
+
+    def failed(self, error: BraidError) -> None:
+        """A try has failed: `pause` before the next one."""
+        if self.why != (why := str(error)):
+            _log.warning(self._event, topic=self._topic, group=self._group, error=error)
+            self.why = why
+
+    async def pause(self) -> None:
+        """Until the next try."""
+        await self._backoff.pause()
+
+    def succeeded(self) -> None:
+        """The next one to fail begins anew."""
+        self.why = None
+        self._backoff.reset()
 
 
 class LetterErrands:
@@ -30,6 +55,13 @@ class LetterErrands:
         self._topic, self._group, self._clock, self._records = topic, group, clock, records
         self._bury, self._publish_again = bury, publish_again
         self._attempt: asyncio.Future[None] | None = None
+        self._burying = _Tries(clock, "dead_letters_delayed", topic, group)
+        self._redriving = _Tries(clock, "redrive_delayed", topic, group)
+
+    @property
+    def why_not_buried(self) -> str | None:
+        """By what the last try to store dead letters failed; None if it did not."""
+        return self._burying.why
 
     async def bury_all(self, progress: QueueProgress, dying: Sequence[Dying], buried: Callable[[Dying], None]) -> None:
         """Store dead letters, then have it noted that they are.
@@ -42,9 +74,10 @@ class LetterErrands:
             except BraidError as error:
                 if self._is_over(error):
                     return
-                _log.warning("dead_letters_delayed", topic=self._topic, group=self._group, error=error)
-                await self._clock.sleep(RETRY_SECONDS)
+                self._burying.failed(error)
+                await self._burying.pause()
                 return
+            self._burying.succeeded()
             buried(each)
 
     async def redrive(self, progress: QueueProgress, redriving: Redriving, may_store: Callable[[], bool]) -> None:
@@ -57,10 +90,11 @@ class LetterErrands:
         except BraidError as error:
             if self._is_over(error):
                 return
-            _log.warning("redrive_delayed", topic=self._topic, group=self._group, error=error)
+            self._redriving.failed(error)
             self._end_attempt(error)
-            await self._clock.sleep(RETRY_SECONDS)
+            await self._redriving.pause()
             return
+        self._redriving.succeeded()
         async with self._records.at_rest():
             if may_store():
                 record = Redriven(at=self._clock.now_us() // 1000)

@@ -1,9 +1,13 @@
 """Finds the group that a request is about, and makes it if it is not there."""
 
+from contextlib import suppress
+
+from filer.errors import BraidError
 from filer.topic.positions import Positions
 from groups.settings import GroupSettings, Mode, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound
 from mq.broker import Broker
+from mq.groups.dead_letters import check_types, own_topic_refused, topic_group_refused
 from mq.groups.group_source import Beginning, beginning
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import Group, SegmentGroups
@@ -51,6 +55,29 @@ async def made_group(broker: Broker, groups: SegmentGroups, request: GroupReques
 async def defaults_of(broker: Broker, topic: str) -> GroupSettings:
     """The settings of a new group. Raises `NotFound` for a topic that is not there."""
     return default_settings(topic, (await broker.topics.view(topic)).state.config.acks)
+
+
+async def check_dead_letter(
+    broker: Broker, topic: str, settings: GroupSettings, known: GroupSettings | None = None
+) -> None:
+    """Raise `InvalidConfig` for a topic that takes no dead letters of that one. One that is not there is made later.
+
+    A group whose settings `known` so far name the same one keeps it, whatever has become of that topic: who starts with
+    a `PUT` goes on, and the group tells that its dead letters wait.
+    """
+    if settings.dead_letter is None:
+        return
+    if settings.dead_letter.topic == topic:
+        # They would come to the group again as new messages, without end.
+        raise own_topic_refused(topic)
+    with suppress(BraidError):
+        await broker.topics.newest_view(settings.dead_letter.topic)
+    with suppress(NotFound):
+        view = await broker.topics.view(settings.dead_letter.topic)
+        if view.member is not None or view.state.is_grouped:
+            raise topic_group_refused(settings.dead_letter.topic)
+        if known is None or settings.dead_letter != known.dead_letter:
+            check_types((await broker.topics.view(topic)).shown, view.state)
 
 
 async def first_positions(broker: Broker, topic: str, begin: str | None) -> Beginning:

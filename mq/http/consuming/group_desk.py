@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,9 @@ from filer.topic.positions import Positions
 from groups.queue.backlog import Seen
 from groups.queue.claims import GivingBack
 from groups.queue.redrives import Redrives
-from groups.settings import FIXED_SETTINGS, MOST_LEASE_SECONDS, GroupSettings, parse_settings
+from groups.settings import FIXED_SETTINGS, MOST_LEASE_SECONDS, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
-from mq.groups.dead_letters import own_topic_refused, topic_group_refused
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen
@@ -24,6 +22,7 @@ from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Described, arrow_claims, described_page, json_claims
 from mq.http.consuming.decisions import decided, decision
 from mq.http.consuming.finding import (
+    check_dead_letter,
     defaults_of,
     existing_group,
     first_positions,
@@ -111,35 +110,23 @@ class GroupDesk:
         created = False
         if group is None:
             settings = parse_settings(given, await defaults_of(self._broker, request.topic))
-            await self._check_dead_letter(request.topic, settings)
+            await check_dead_letter(self._broker, request.topic, settings)
             group, created = await groups.create(
                 request.topic, request.group, settings, lambda: first_positions(self._broker, request.topic, begin)
             )
         if not created:
-            settings = parse_settings(given, group.progress.settings)
-            await self._check_dead_letter(request.topic, settings)
+            known = group.progress.settings
+            settings = parse_settings(given, known)
+            await check_dead_letter(self._broker, request.topic, settings, known)
             for name in FIXED_SETTINGS:
-                known = getattr(group.progress.settings, name)
-                if getattr(settings, name) != known:
-                    raise InvalidConfig(f"{name} of group {request.group!r} is {known!r} and stays so")
-            if settings != group.progress.settings:
+                if getattr(settings, name) != (stays := getattr(known, name)):
+                    raise InvalidConfig(f"{name} of group {request.group!r} is {stays!r} and stays so")
+            if settings != known:
                 await group.configure(settings)
         document = await document_of(self._broker, group)
         # A group does not remember where it began: it is where it has come to.
         differs = {} if created or begin is None else {FROM: {"wanted": begin, "actual": None}}
         return GroupAnswer.of(document | {"created": created, "differs": differs}, 201 if created else 200)
-
-    async def _check_dead_letter(self, topic: str, settings: GroupSettings) -> None:
-        """Raises `InvalidConfig` for a topic that takes no dead letters. One that is not there is made when needed."""
-        if settings.dead_letter is None:
-            return
-        if settings.dead_letter.topic == topic:
-            # They would come to the group again as new messages, without end.
-            raise own_topic_refused(topic)
-        with suppress(NotFound):
-            view = await self._broker.topics.view(settings.dead_letter.topic)
-            if view.member is not None or view.state.is_grouped:
-                raise topic_group_refused(settings.dead_letter.topic)
 
     async def _describe(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         return GroupAnswer.of(await document_of(self._broker, await existing_group(groups, request)))

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from groups.settings import DEAD_SUFFIX
+from groups.settings import default_dead_letter_topic
 from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.hidden_names import HIDDEN
 from mq.security.principal import Principal
@@ -30,9 +30,12 @@ def without_hidden_letters(answer: GroupAnswer, topic: str, principal: Principal
         named = _named(document["settings"])
     except (LookupError, TypeError):
         return answer
-    if named is None or named == f"{topic}{DEAD_SUFFIX}" or principal.sees(named):
+    if named is None or named == default_dead_letter_topic(topic) or principal.sees(named):
         return answer
     document["settings"]["dead_letter"] = {"topic": HIDDEN}
+    if "dead_letters_delayed" in document:
+        # It names the topic.
+        document["dead_letters_delayed"]["reason"] = HIDDEN
     return GroupAnswer.of(document, answer.status)
 
 

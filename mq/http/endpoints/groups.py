@@ -6,6 +6,7 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from groups.settings import default_dead_letter_topic
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
 from mq.groups.group_view import MOST_SHOWN
@@ -45,9 +46,10 @@ def groups_router(broker: Broker) -> APIRouter:
 
     async def serve(request: Request, topic: str, group: str, operation: str, most_bytes: int) -> Response:
         body = await read_body(request, most_bytes)
-        if operation == "put" and (dead_letters := dead_letter_topic(body)) not in (None, topic, f"{topic}.dead"):
+        named = dead_letter_topic(body) if operation == "put" else None
+        if named not in (None, topic, default_dead_letter_topic(topic)):
             # The brokers would publish there for whoever may manage this group.
-            principal_of(request).require("publish", dead_letters)
+            principal_of(request).require("publish", named)
         asked = GroupRequest(topic, group, operation, body)
         with broker.read_budget.lease() as lease:
             # Who reads pages waits for other readers of pages, and not for consumers.
