@@ -442,15 +442,22 @@ class GroupConsumer(_Answer):
     waiting: int
 
 
+class DelayedDeadLetters(_Answer):
+    """Messages that a group has given up, and whose dead letters cannot be stored now: it is tried again."""
+
+    messages: int
+    reason: str
+
+
 class GroupDescription(_Answer):
     """A consumer group: its settings, its lag, and what has become of messages.
 
     A stream group has `members` and `segments`; the other counts but `skipped` are those of a queue group.
-    `in_flight` messages were handed out and are not done. `waiting_consumers` wait for messages. `dead` messages were
-    given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is the
-    broker that runs the group. `consumers` are the 100 that have most messages, and `more_consumers` the number of the
-    others. `created` says whether this call of `create` has made it, and if it did not, `differs` what it ignored for
-    that: `from`, since a group that exists stays where it is.
+    `in_flight` messages were handed out, and their leases run. `waiting_consumers` wait for messages. `dead` messages
+    were given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is
+    the broker that runs the group. `consumers` are the 100 that have most messages, and `more_consumers` the number of
+    the others. `dead_letters_delayed`: some cannot be stored now. `created` says whether this call of `create` has made
+    it, and if it did not, `differs` what it ignored for that: `from`, since a group that exists stays where it is.
     """
 
     topic: str
@@ -465,6 +472,7 @@ class GroupDescription(_Answer):
     dead: int = 0
     expired: int = 0
     skipped: int = 0
+    dead_letters_delayed: DelayedDeadLetters | None = None
     members: list[GroupMember] = Field(default_factory=list)
     segments: list[GroupSegment] = Field(default_factory=list)
     created: bool = False

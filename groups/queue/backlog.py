@@ -25,10 +25,11 @@ class Seen(NamedTuple):
 
 
 def in_flight(claims: QueueClaims, now_ms: int) -> list[Seen]:
-    """What consumers may have, by segment and offset."""
+    """What was handed out and whose lease runs, by segment and offset: as many as `QueueClaims.running` counts."""
     return sorted(
-        Seen(leased.segment, start, stop, leased.delivery, left_ms=max(leased.left_ms, 0))
+        Seen(leased.segment, start, stop, leased.delivery, left_ms=leased.left_ms)
         for leased in claims.written_down(now_ms)
+        if leased.left_ms > 0
         for start, stop in leased.ranges
     )
 

@@ -200,6 +200,19 @@ class QueueClaims:
         resting = sum(len(offsets) for each in self.progress.segments.values() for offsets in each.resting.values())
         return self.leases.count + waiting + resting
 
+    def running(self, now_ms: int) -> dict[str, int]:
+        """The messages that were handed out and whose leases run, by consumer: what `in_flight` of the group tells.
+
+        Those that the coordinator before may have handed out are nobody's by name. What was given back, has run out or
+        rests is none of them, though `max_in_flight` counts it.
+        """
+        running = self.leases.running(now_ms)
+        if self._waits_until_ms is not None and now_ms < self._waits_until_ms:
+            unknown = sum(len(live.unknown) for live in self._live.values())
+            if unknown:
+                running[""] = running.get("", 0) + unknown
+        return running
+
     @property
     def may_be_leased(self) -> bool:
         """Whether somebody may have messages whose leases run, also those of the coordinator before."""

@@ -95,6 +95,17 @@ class Leases:
         self._count(lease, -len(offsets))
         return True
 
+    def running(self, now_ms: int) -> dict[str, int]:
+        """The messages whose leases run by now, by consumer, as `held`: without those that wait for `run_out`."""
+        running = dict(self.held)
+        next_end_ms = self.next_end_ms()
+        if next_end_ms is None or next_end_ms > now_ms:
+            return running
+        for lease in self._leases.values():
+            over = sum(len(offsets) for until_ms, offsets in lease.until_ms.items() if until_ms <= now_ms)
+            running[lease.consumer] = running.get(lease.consumer, 0) - over
+        return {consumer: count for consumer, count in running.items() if count > 0}
+
     def next_end_ms(self) -> int | None:
         """When the next lease may run out."""
         while self._ends and not self._is_current(*self._ends[0]):

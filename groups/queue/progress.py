@@ -217,6 +217,13 @@ class QueueProgress:
         """Whether there are messages to publish, though nobody asks for them."""
         return bool(self.dying) or self.redrives.pending is not None
 
+    @property
+    def may_be_leased(self) -> bool:
+        """Whether consumers may have messages of the coordinator before."""
+        if self.leases is not None:
+            return bool(self.leases)
+        return any(each.exposed() for each in self.segments.values())
+
     def positions(self) -> dict[int, int]:
         """From where on nothing was handed out, by segment."""
         return {segment: each.horizon for segment, each in self.segments.items() if not each.has_left}

@@ -134,13 +134,19 @@ class QueueGroup:
 
     @property
     def in_flight(self) -> int:
-        """How many messages were handed out and are not done."""
-        return self._claims.in_flight
+        """How many messages were handed out and are leased still, whoever has them: as many as `seen` shows."""
+        return sum(self._claims.running(self._now_ms()).values())
 
     @property
     def waiting_count(self) -> int:
         """How many consumers wait for messages."""
         return len(self._waiters)
+
+    @property
+    def letters_delayed(self) -> tuple[int, str] | None:
+        """How many messages are given up whose dead letters cannot be stored, and why; None if they can be."""
+        why, dying = self._errands.why_not_buried, self.progress.dying
+        return None if why is None or not dying else (sum(each.stop - each.start for each in dying), why)
 
     def consumers(self) -> dict[str, Consuming]:
         """Who has messages now, or waits for some, by the name that it gives itself; "" for all that give none.
@@ -148,7 +154,7 @@ class QueueGroup:
         What is left of claims of the coordinator before has no name: leases are written down without one.
         """
         waiting = Counter(waiter.consumer for waiter in self._waiters)
-        held = self._claims.leases.held
+        held = self._claims.running(self._now_ms())
         return {name: Consuming(held.get(name, 0), waiting[name]) for name in {*held, *waiting}}
 
     async def claim(

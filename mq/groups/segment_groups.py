@@ -10,6 +10,7 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.keys import GROUPS_TOPIC
 from groups.fold import GroupProgress, new_progress
+from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict, NotFound
@@ -49,7 +50,7 @@ class MakeGroup(Protocol):
 
 
 class Known(NamedTuple):
-    """A group by its topic and its own name. `in_flight` is 0 for one that nobody has asked for.
+    """A group by its topic and its own name. `in_flight`: messages that consumers have.
 
     `positions`: from where on nothing was looked at for it.
     """
@@ -226,9 +227,13 @@ class SegmentGroups:
         fold = await self._log.replay()
         self._untouched, self._appended, self._is_broken = dict(fold.groups), fold.records, False
         for key, progress in fold.groups.items():
-            if progress.has_errands:
+            # What the coordinator before has handed out is with consumers from now on, and not from the moment on at
+            # which somebody asks: it is told as in flight, and comes back no later.
+            if progress.has_errands or (isinstance(progress, QueueProgress) and progress.may_be_leased):
                 del self._untouched[key]
-                self._make(key, progress).run()
+                group = self._make(key, progress)
+                if progress.has_errands:
+                    group.run()
         duration_seconds = round(self._clock.monotonic_seconds() - began_seconds, 3)
         _log.info(
             "groups_taken_over",

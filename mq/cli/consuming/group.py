@@ -16,7 +16,7 @@ from mq.cli.input.confirmation import Yes, confirm
 from mq.cli.input.moments import start_of
 from mq.cli.input.nested_settings import flatten, gather
 from mq.cli.options import DEFAULT_URL, GroupName, Json, Timeout, TopicName, Url, duration_seconds
-from mq.cli.output import print_deleted, print_json, print_lines, print_table
+from mq.cli.output import print_deleted, print_json, print_lines, print_table, shown
 
 _COLUMNS = ("group", "mode", "lag", "lag seconds", "in flight", "waiting consumers", "dead")
 _MEMBER = ("member", "epoch", "segments", "lag", "session ends in")
@@ -215,6 +215,8 @@ def _print(found: GroupDescription, *, as_json: bool) -> None:
         )
         if found.more_consumers:
             print_lines(f"and {found.more_consumers:,} more")
+    if (delayed := found.dead_letters_delayed) is not None:
+        print_lines("", f"{delayed.messages:,} dead letters cannot be stored: {shown(delayed.reason)}")
     print_lines("")
     print_table(("setting", "value"), ((name, _word(value)) for name, value in flatten(found.settings)))
 

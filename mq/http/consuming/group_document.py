@@ -37,7 +37,14 @@ def _of_queue(group: QueueGroup) -> dict[str, Any]:
         **_consumers(group.consumers()),
         "dead": progress.dead_count,
         "expired": progress.expired_count,
+        **_delayed_letters(group),
     }
+
+
+def _delayed_letters(group: QueueGroup) -> dict[str, Any]:
+    """Messages that are given up and whose dead letters cannot be stored, as long as there are any."""
+    delayed = group.letters_delayed
+    return {} if delayed is None else {"dead_letters_delayed": {"messages": delayed[0], "reason": delayed[1]}}
 
 
 def _consumers(found: Mapping[str, Consuming]) -> dict[str, Any]:

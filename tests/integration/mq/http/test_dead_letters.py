@@ -20,7 +20,7 @@ async def kill(broker: HttpBroker, *names: str, of: str = G, **headers: str) -> 
     given_up = await broker.client.post(f"{of}/releases", json={**parts, "dead": True, "reason": "no"})
     given_up.raise_for_status()
     async with asyncio.timeout(20):
-        while (await broker.client.get(of)).json()["in_flight"]:
+        while (await broker.client.get(of)).json()["lag"]["messages"]:
             await asyncio.sleep(0.02)
 
 
@@ -149,6 +149,70 @@ async def test_wrong_redrives(
     await memory_broker.client.put(G)
     problem = check_problem(await memory_broker.client.post(f"{G}/redrive", json=body), status, slug)
     assert says in problem["detail"]
+
+
+@pytest.mark.parametrize("types", [{"value_type": "json"}, {"key_type": "binary"}])
+async def test_a_topic_of_other_types_takes_no_dead_letters(memory_broker: HttpBroker, types: dict[str, str]) -> None:
+    client = memory_broker.client
+    await client.put(T, json={"key_type": "string", "value_type": "string"})
+    await client.put("/v1/topics/other", json={"key_type": "string", "value_type": "string"} | types)
+    problem = check_problem(await client.put(G, json={"dead_letter": {"topic": "other"}}), 422, "invalid-config")
+    assert "dead letters of topic 't' cannot go to 'other'" in problem["detail"]
+    (await client.put(G)).raise_for_status()
+    check_problem(await client.put(G, json={"dead_letter": {"topic": "other"}}), 422, "invalid-config")
+    # Nor does the default.
+    await client.put("/v1/topics/t.dead", json={"key_type": "string", "value_type": "string"} | types)
+    problem = check_problem(await client.put(f"{T}/groups/h"), 422, "invalid-config")
+    assert "name another topic in dead_letter, or null for none" in problem["detail"]
+    (await client.put(f"{T}/groups/h", json={"dead_letter": None})).raise_for_status()
+    # A group that has it by now may be configured all the same.
+    (await client.put(G, json={"lease_seconds": 20})).raise_for_status()
+
+
+async def test_dead_letters_wait_for_a_topic_that_takes_them(
+    memory_broker: HttpBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their topic may be deleted and created again with other types: the group tells, and goes on when it can."""
+    client = memory_broker.client
+    await client.put(T)
+    await client.put(G)
+    (await client.put("/v1/topics/t.dead", json={"value_type": "json"})).raise_for_status()
+    await publish(memory_broker, "a", "b")
+    (await decide(memory_broker, "releases", await claim(memory_broker), dead=True)).raise_for_status()
+    async with asyncio.timeout(20):
+        while (told := await group(memory_broker)).get("dead_letters_delayed") is None:
+            await asyncio.sleep(0.02)
+    delayed = told["dead_letters_delayed"]
+    assert delayed["messages"] == 2 and "cannot go to 't.dead'" in delayed["reason"]
+    (await client.put(G, json={"dead_letter": {"topic": "letters"}})).raise_for_status()
+    async with asyncio.timeout(20):
+        while "dead_letters_delayed" in (told := await group(memory_broker)):
+            await asyncio.sleep(0.02)
+    assert told["dead"] == 2 and await seen(memory_broker, "dead") == ["a", "b"]
+    assert sum("dead_letters_delayed" in each.getMessage() for each in caplog.records) == 1
+
+
+@pytest.mark.parametrize("length", [195, 196, 200])
+async def test_a_topic_with_a_long_name_has_dead_letters(memory_broker: HttpBroker, length: int) -> None:
+    client, names = memory_broker.client, [f"{'x' * (length - 1)}{end}" for end in "ab"]
+    letters: set[str] = set()
+    for name in names:
+        (await client.put(f"/v1/topics/{name}")).raise_for_status()
+        (await client.post(f"/v1/topics/{name}/messages", json={"messages": [{"value": name}]})).raise_for_status()
+        of = f"/v1/topics/{name}/groups/g"
+        claimed = (await client.post(f"{of}/claims", json={})).raise_for_status().json()["messages"]
+        parts = {"messages": [{"claim": each["claim"]} for each in claimed]}
+        (await client.post(f"{of}/releases", json={**parts, "dead": True})).raise_for_status()
+        async with asyncio.timeout(20):
+            while not (dead := (await client.get(f"{of}/messages?state=dead")).raise_for_status().json()["messages"]):
+                await asyncio.sleep(0.02)
+        assert [each["value"] for each in dead] == [name]
+        letters.add((await client.get(of)).json()["settings"]["dead_letter"]["topic"])
+    assert len(letters) == 2 and all(each.endswith(".dead") and len(each) <= 200 for each in letters)
+    # Dead letters of dead letters would go round for ever.
+    for name in letters:
+        told = (await client.put(f"/v1/topics/{name}/groups/g")).raise_for_status().json()
+        assert told["settings"]["dead_letter"] is None
 
 
 async def test_a_group_without_dead_letters(memory_broker: HttpBroker) -> None:

@@ -11,6 +11,7 @@ from tests.support.broker.group_requests import G, T, claim, decide, group, publ
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 from tests.support.broker.socket_client import socket_client
+from tests.support.store.dying_store import DyingStore
 
 SECONDS = 20
 
@@ -55,6 +56,50 @@ async def test_a_lease_that_runs_out_is_nobodys(memory_broker: HttpBroker) -> No
     async with asyncio.timeout(SECONDS):
         while await consumers(memory_broker):
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["released", "untouched", "rests", "run out", "acked"])
+async def test_only_what_is_leased_is_in_flight(memory_broker: HttpBroker, how: str) -> None:
+    """The number, the messages and the consumers tell the same."""
+    await memory_broker.client.put(T)
+    await memory_broker.client.put(G, json={"lease_seconds": 1 if how == "run out" else 30, "backoff_seconds": [0]})
+    await publish(memory_broker, *"abcde")
+    claimed = await claim(memory_broker, max=3)
+    assert await in_flight(memory_broker) == (3, 3, 3)
+    if how != "run out":
+        body = {"untouched": {"untouched": True}, "rests": {"delay_seconds": 60}}.get(how, {})
+        (await decide(memory_broker, "acks" if how == "acked" else "releases", claimed, **body)).raise_for_status()
+    async with asyncio.timeout(SECONDS):
+        while await in_flight(memory_broker) != (0, 0, 0):
+            assert how == "run out"
+            await asyncio.sleep(0.05)
+
+
+async def in_flight(broker: HttpBroker) -> tuple[int, int, int]:
+    told = await group(broker)
+    shown = (await broker.client.get(f"{G}/messages?state=in_flight")).raise_for_status().json()["messages"]
+    return told["in_flight"], len(shown), sum(each["in_flight"] for each in told["consumers"])
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_what_another_coordinator_has_handed_out_is_in_flight_for_a_lease(clean: bool) -> None:
+    """Also in the metrics of a coordinator that nobody asks."""
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await broker.client.put(G, json={"lease_seconds": 1, "backoff_seconds": [0]})
+        await publish(broker, *"ab")
+        await claim(broker, max=2)
+        store.dead = not clean
+    async with http_broker(kept) as broker:
+        await broker.client.get("/v1/topics/t/groups")
+        (known,) = broker.broker.groups.known()
+        assert known.in_flight == 2
+        assert await in_flight(broker) == (2, 2, 2)
+        async with asyncio.timeout(SECONDS):
+            while await in_flight(broker) != (0, 0, 0):
+                await asyncio.sleep(0.05)
 
 
 async def test_only_so_many_are_told(memory_broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
