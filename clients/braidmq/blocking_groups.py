@@ -137,6 +137,8 @@ class Worker:
             except Exception as error:
                 delivery.end(error)
                 report(delivery, error)
+            else:
+                delivery.end(None)
 
         with (
             ThreadPoolExecutor(max(concurrency, 1), thread_name_prefix="braidmq worker") as pool,
@@ -144,7 +146,13 @@ class Worker:
         ):
 
             async def in_thread(delivery: AsyncDelivery) -> None:
-                await asyncio.get_running_loop().run_in_executor(pool, work, cast("Delivery", delivery))
+                working = asyncio.get_running_loop().run_in_executor(pool, work, cast("Delivery", delivery))
+                try:
+                    await asyncio.shield(working)
+                except asyncio.CancelledError:
+                    # A thread cannot be stopped: nobody else is to get the message while it runs.
+                    await asyncio.wait([working])
+                    raise
 
             self._loop.call(self._worker.run, in_thread, concurrency=concurrency, signals=False)
 

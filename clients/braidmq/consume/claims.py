@@ -24,9 +24,13 @@ class Claim(NamedTuple):
 
 
 class ClaimedMessages(NamedTuple):
-    """Messages, each with its claim. Their leases run for `lease_seconds` from when they were handed out."""
+    """Messages, each with its claim. Their leases run for `lease_seconds` from when they were handed out.
+
+    `order` is the group's; None from a broker before version 0.2, which does not say it.
+    """
 
     lease_seconds: float
+    order: str | None
     messages: list[tuple[Message, Claim]]
 
 
@@ -38,7 +42,7 @@ def claimed_messages(topic: str, response: httpx.Response) -> ClaimedMessages:
         about = orjson.loads((table.schema.metadata or {})[_CLAIMS])
         claims = [_claim(each) for each in about["claims"]]
         messages = messages_of(topic, table)
-        return ClaimedMessages(float(about["lease_seconds"]), list(_with_claims(messages, claims)))
+        return ClaimedMessages(float(about["lease_seconds"]), about.get("order"), list(_with_claims(messages, claims)))
     except (pa.ArrowInvalid, OSError, orjson.JSONDecodeError, KeyError, ValueError, StopIteration) as failure:
         raise NotABroker(f"{response.request.url} answered with broken claims: {failure!r}") from failure
 

@@ -71,7 +71,7 @@ class Request:
     @property
     def taken(self) -> list[Taken]:
         """Its messages. Offsets between them that are no messages of the worker are among them."""
-        return [Taken(part.token, offset) for part in self.parts for offset in range(part.start, part.stop)]
+        return taken_of(self.parts)
 
 
 def requests_of(decided: Iterable[tuple[Taken, Outcome]]) -> list[Request]:
@@ -96,6 +96,11 @@ def parts_of(messages: Iterable[Taken]) -> list[Part]:
         else:
             parts.append(Part(token, offset, offset + 1))
     return parts
+
+
+def taken_of(parts: Iterable[Part]) -> list[Taken]:
+    """The messages in these ranges, also those between that are none of the worker's."""
+    return [Taken(part.token, offset) for part in parts for offset in range(part.start, part.stop)]
 
 
 def reason_of(error: BaseException) -> str:

@@ -14,6 +14,10 @@ STOPPED = Release("stopped", delay_seconds=0)
 """For messages on which nobody has worked to the end: somebody else gets them at once."""
 UNTOUCHED = Release("stopped", delay_seconds=0, untouched=True)
 """For those on which nobody has begun to work."""
+BEHIND = Release("an earlier message of its key was given back", delay_seconds=0, untouched=True)
+"""For those on which nobody has begun to work, and must not before the one ahead is done."""
+GIVEN_BACK = (STOPPED, UNTOUCHED, BEHIND)
+"""What a worker decides by itself."""
 
 
 class Desk(Protocol):
@@ -36,13 +40,29 @@ class BaseDelivery:
     were away, or the process was stopped), and somebody else may work on the message.
     """
 
-    __slots__ = ("_desk", "claim", "deliveries", "is_lost", "message", "outcome")
+    __slots__ = (
+        "_desk",
+        "claim",
+        "deliveries",
+        "in_handler",
+        "is_begun",
+        "is_lost",
+        "message",
+        "outcome",
+        "sure_until_seconds",
+        "turn_key",
+    )
 
     def __init__(self, message: Message, claim: Claim, desk: Desk) -> None:
         self.message, self.claim, self._desk = message, claim, desk
         self.deliveries = claim.deliveries
         self.outcome: Outcome | None = None
         self.is_lost = False
+        # Its key, if those of a key take turns; whether it was handed to the program, and to a handler that runs.
+        self.turn_key: bytes | None = None
+        self.is_begun = self.in_handler = False
+        # By the worker's clock, its lease runs until then at least.
+        self.sure_until_seconds = 0.0
 
     def __repr__(self) -> str:
         return f"<Delivery {self.id} of {self.topic}, no. {self.deliveries}>"

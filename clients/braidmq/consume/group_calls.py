@@ -8,7 +8,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from braidmq.consume.decisions import Ack, Part, Request, Taken
+from braidmq.consume.decisions import Ack, Part, Request, Taken, taken_of
 from braidmq.errors import ClaimLost, GroupNotFound, NotABroker
 from braidmq.models import GroupDescription, GroupMessage
 from braidmq.names import group_path
@@ -39,9 +39,9 @@ class GroupCalls:
         response = await self.transport.request(call)
         return _description(response, created=response.status_code == HTTPStatus.CREATED)
 
-    async def describe(self) -> GroupDescription:
+    async def describe(self, *, retry: Retry | None = None) -> GroupDescription:
         """Return the group. Raises `GroupNotFound`."""
-        return _description(await self.transport.request(Call("GET", self._path)))
+        return _description(await self.transport.request(Call("GET", self._path), retry=retry))
 
     async def messages(self, state: str, after: str | None, limit: int) -> tuple[list[GroupMessage], str | None]:
         """Return a page of messages in that state, and what the next page comes after. Raises `GroupNotFound`."""
@@ -134,7 +134,7 @@ class GroupCalls:
         try:
             answer = json_of(await self.transport.repeat(send, retry=retry))
         except ClaimLost:
-            return {Taken(part.token, offset) for part in parts for offset in range(part.start, part.stop)}
+            return set(taken_of(parts))
         return {
             Taken(result["claim"], offset)
             for result in answer["results"]

@@ -5,23 +5,33 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from braidmq.consume.claim_size import ClaimSize
 from braidmq.consume.claims import Claim
 from braidmq.consume.decision_sender import DecisionSender
-from braidmq.consume.decisions import MOST_PARTS, Outcome, Release, Taken, parts_of
-from braidmq.consume.delivery import STOPPED, UNTOUCHED, AsyncDelivery, BaseDelivery, Handler
+from braidmq.consume.decisions import MOST_PARTS, Ack, Outcome, Part, Release, Taken, parts_of, taken_of
+from braidmq.consume.delivery import BEHIND, GIVEN_BACK, STOPPED, UNTOUCHED, AsyncDelivery, BaseDelivery, Handler
 from braidmq.consume.group_calls import GroupCalls
+from braidmq.consume.loops import Loop
 from braidmq.consume.signals import stopped_by_signals
-from braidmq.errors import BraidMQError, ClaimLost, ClientClosed, InvalidArgument
+from braidmq.consume.turns import Turns
+from braidmq.errors import (
+    BraidMQError,
+    ClaimLost,
+    ClientClosed,
+    GroupNotFound,
+    InvalidArgument,
+    InvalidConfig,
+    InvalidRequest,
+)
 from braidmq.message import Message
 from braidmq.short_tracebacks import short_tracebacks, shortened
-from braidmq.transport.retry import NEVER_GIVE_UP, Retry
+from braidmq.transport.retry import NEVER_GIVE_UP, ONE_ROUND, Retry
 
 WAIT_SECONDS = 20.0
 MOST_CLAIMED = 10_000
@@ -74,6 +84,10 @@ class AsyncWorker:
     Acks and releases are sent in the background, many at a time. They are durable when `flush` returns. `close`, the
     end of the `async with` block, `run`, and closing the client wait for them too.
 
+    In a group with `order: key`, the next message of a key comes when the one before is acked, and its handler has
+    returned. If that one is released, or lost, all others of the key that the worker has go back untouched: they come
+    again behind it, in their order. Messages of other keys, and those without a key, wait for none of them.
+
     It claims as much ahead as is worked on in half a second, `prefetch` messages at most: slow work is not hoarded.
     Claims wait out broken connections and broker restarts.
     """
@@ -88,14 +102,18 @@ class AsyncWorker:
         self._sender = DecisionSender(calls, self._answered)
         self._make: Callable[[Message, Claim, AsyncWorker], AsyncDelivery] = AsyncDelivery
         self._held: dict[Taken, AsyncDelivery] = {}
-        self._ready: deque[AsyncDelivery] = deque()
+        self._turns = Turns()
         self._lost: list[str] = []
         self._waiters: set[asyncio.Future[None]] = set()
         self._wanted = asyncio.Event()
+        self._doubted = asyncio.Event()
+        # What the group says of its order where claims do not.
+        self._order: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._claiming: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
         self._lease_seconds = 0.0
         self._asking = 0
         self._asked_seconds = self._news_seconds = 0.0
@@ -142,23 +160,20 @@ class AsyncWorker:
             with suppress(BraidMQError):  # the error that ended the block says more
                 await self.close()
 
-    def __aiter__(self) -> AsyncGenerator[AsyncDelivery]:
-        return self._deliveries()
+    def __aiter__(self) -> Loop[AsyncDelivery]:
+        return Loop(self.take, begin=self.begin_loop, end=self.end_loop, let_go=self._let_go)
 
-    async def _deliveries(self) -> AsyncGenerator[AsyncDelivery]:
-        self.begin_loop()
-        try:
-            while (delivery := await self.take()) is not None:
-                yield delivery
-        finally:
-            await self.end_loop()
+    async def __anext__(self) -> AsyncDelivery:
+        if (delivery := await self.take()) is None:
+            raise StopAsyncIteration
+        return delivery
 
     def deliver_as(self, make: Callable[[Message, Claim, "AsyncWorker"], Any]) -> None:
         """Hand out deliveries of another kind: for the blocking client."""
         self._make = make
 
     async def take(self) -> AsyncDelivery | None:
-        """Wait for a message; None once the worker is stopped, or idle.
+        """Wait for a message; None once the worker is stopped, or idle. A wait that is cancelled costs nothing.
 
         It is idle once there was nothing to claim for `idle_seconds`. Raises `ClientClosed` after `close`, and
         `TopicNotFound`, `InvalidConfig` (for a lease that is longer than the group's) or what else ends a worker.
@@ -170,20 +185,18 @@ class AsyncWorker:
             self._check()
             if self._is_stopped or (delivery := self.take_now()) is not None or self._is_idle:
                 return None if self._is_stopped else delivery
+            if self._turns.must_ask(self._clock.monotonic_seconds()):
+                self._doubted.set()
             await self._wait()
 
     def take_now(self) -> AsyncDelivery | None:
         """Return a message that was claimed ahead; None if there is none. May be called from any thread."""
-        if self._is_stopped:
-            return None
-        try:
-            delivery = self._ready.popleft()
-        except IndexError:
+        if self._is_stopped or (delivery := self._turns.take(self._clock.monotonic_seconds())) is None:
             return None
         self._size.took(1)
-        if not self._wanted.is_set() and self._size.is_half_gone(len(self._ready)):
+        if not self._wanted.is_set() and self._size.is_half_gone(len(self._turns)):
             self._in_loop(self._wanted.set)
-        return delivery
+        return cast("AsyncDelivery", delivery)
 
     def stop(self) -> None:
         """Hand out nothing more: iteration ends, and `run` returns when what is in hand is done.
@@ -248,6 +261,13 @@ class AsyncWorker:
             return
         self._stop_claiming()
 
+    def _let_go(self) -> None:
+        """A loop over the worker was left where nothing can be awaited."""
+        self._in_loop(self._begin_to_close)
+
+    def _begin_to_close(self) -> None:
+        self._closing = asyncio.create_task(self._ended_by_failure(self.end_loop()))
+
     async def run(
         self,
         handler: Handler,
@@ -288,6 +308,7 @@ class AsyncWorker:
 
     async def _work(self, handler: Handler, on_error: OnError) -> None:
         while (delivery := await self.take()) is not None:
+            delivery.in_handler = True
             try:
                 await handler(delivery)
             except Exception as error:
@@ -298,6 +319,9 @@ class AsyncWorker:
                 raise
             else:
                 delivery.end(None)
+            finally:
+                delivery.in_handler = False
+                self._end_turn(delivery)
 
     # -- what deliveries tell ----------------------------------------------------------------------------------
 
@@ -309,6 +333,27 @@ class AsyncWorker:
         else:
             self._sender.add(delivery.taken, outcome)
             self._in_loop(self._sender.wake)
+        # Also who has acked a message may still work on it, until the handler returns.
+        if not delivery.in_handler:
+            self._end_turn(delivery)
+
+    def _end_turn(self, delivery: BaseDelivery) -> None:
+        """The next of its key may be worked on; where the message will come again, not before that is done."""
+        if delivery.turn_key is not None:
+            goes_on = isinstance(delivery.outcome, Ack) and not delivery.is_lost
+            self._give_back_behind(self._turns.over(delivery, goes_on=goes_on))
+            self._in_loop(self._wake)
+
+    def _give_back_behind(self, waiting: Iterable[BaseDelivery]) -> None:
+        """Release messages of a key, also while a claim is under way: they come behind the one that was ahead.
+
+        Stopped before that is sent, they come again when their leases have run out, in the same order.
+        """
+        for each in waiting:
+            if each.is_lost:
+                self._held.pop(each.taken, None)
+            else:
+                self._put_back(each, BEHIND)
 
     def _send_back(self) -> None:
         """Release what nobody works on, but not while a claim is under way: it would take the same messages again.
@@ -343,9 +388,11 @@ class AsyncWorker:
 
     def _lose(self, delivery: BaseDelivery) -> None:
         delivery.is_lost = True
+        if isinstance(delivery.outcome, Ack):
+            self._give_back_behind(self._turns.give_up(delivery))
         self.lost += 1
         # Bounded, for workers that never flush.
-        if delivery.outcome not in (STOPPED, UNTOUCHED) and len(self._lost) < _MOST_HELD:
+        if delivery.outcome not in GIVEN_BACK and len(self._lost) < _MOST_HELD:
             self._lost.append(delivery.id)
 
     # -- tasks ---------------------------------------------------------------------------------------------------
@@ -414,9 +461,8 @@ class AsyncWorker:
         await asyncio.wait([claiming])
 
     def _give_back_ready(self) -> None:
-        while self._ready:
-            with suppress(IndexError):  # another thread has taken it
-                self._put_back(self._ready.popleft(), UNTOUCHED)
+        for each in self._turns.clear():
+            self._put_back(each, UNTOUCHED)
 
     def _put_back(self, delivery: BaseDelivery, outcome: Release) -> None:
         if delivery.outcome is None:
@@ -437,7 +483,7 @@ class AsyncWorker:
             await self._clock.sleep(0)
             now_seconds = self._clock.monotonic_seconds()
             wanted = min(
-                self._size.wanted(len(self._waiters), len(self._ready), now_seconds),
+                self._size.wanted(len(self._waiters), len(self._turns), now_seconds),
                 MOST_CLAIMED,
                 _MOST_HELD - len(self._held),
             )
@@ -474,10 +520,12 @@ class AsyncWorker:
             self._asking -= 1
             self._send_back()
         if not self._lease_seconds:
-            self._tasks.append(asyncio.create_task(self._extend_leases()))
+            self._tasks += [asyncio.create_task(work) for work in (self._extend_leases(), self._ask_in_doubt())]
         self._lease_seconds = claimed.lease_seconds
+        order = claimed.order or self._order
         for message, claim in claimed.messages:
-            self._hold(message, claim)
+            # In doubt they take turns, which is right for any group.
+            self._hold(message, claim, turn_key=None if order == "none" else message.key)
         now_seconds = self._clock.monotonic_seconds()
         idle_seconds = self._settings.idle_seconds
         if claimed.messages:
@@ -487,37 +535,72 @@ class AsyncWorker:
         if self._claiming is None:
             self._give_back_ready()
         self._wake()
+        if claimed.messages and order is None:
+            await self._learn_order()
         return len(claimed.messages)
 
-    def _hold(self, message: Message, claim: Claim) -> None:
+    async def _learn_order(self) -> None:
+        """Ask for the order of the group, since a broker before version 0.2 does not say it with claims."""
+        with suppress(BraidMQError):  # the next claim asks again
+            self._order = (await self._calls.describe(retry=ONE_ROUND)).settings.get("order")
+
+    def _hold(self, message: Message, claim: Claim, *, turn_key: bytes | None) -> None:
         delivery = self._make(message, claim, self)
+        delivery.turn_key = turn_key
+        delivery.sure_until_seconds = self._asked_seconds + self._lease_seconds
         self._held[delivery.taken] = delivery
-        self._ready.append(delivery)
+        self._turns.add(delivery)
 
     async def _extend_leases(self) -> None:
         """Have all leases run on, three times in each: so one that fails does no harm."""
         while True:
             await self._clock.sleep(self._lease_seconds / _EXTENSIONS_PER_LEASE)
-            if self._held:
-                with suppress(BraidMQError):  # it is tried again soon, and lost messages are told when they are acked
-                    for lost in await self._extend(list(self._held)):
-                        self._drop(lost)
+            await self._extend_all()
+
+    async def _ask_in_doubt(self) -> None:
+        """Extend leases at once where one is not known to run. It is tried until a broker answers."""
+        while True:
+            await self._doubted.wait()
+            await self._extend_all()
+            self._doubted.clear()
+            self._wake()
+
+    async def _extend_all(self) -> None:
+        if self._held:
+            with suppress(BraidMQError):  # it is tried again soon, and lost messages are told when they are acked
+                self._lose_all(await self._extend(list(self._held)))
 
     async def _extend(self, held: list[Taken]) -> set[Taken]:
         retry = Retry(give_up_after_seconds=self._lease_seconds / _EXTENSIONS_PER_LEASE)
+        asked_seconds = self._clock.monotonic_seconds()
         parts = parts_of(held)
         lost: set[Taken] = set()
         for start in range(0, len(parts), MOST_PARTS):
-            some = parts[start : start + MOST_PARTS]
-            lost |= await self._calls.extend(some, self._settings.lease_seconds, retry=retry)
+            lost |= await self._extended(parts[start : start + MOST_PARTS], retry)
+        for taken in held:
+            if (delivery := self._held.get(taken)) is not None:
+                delivery.sure_until_seconds = asked_seconds + self._lease_seconds
         return lost
 
-    def _drop(self, lost: Taken) -> None:
-        """A message has gone to another worker. One that is being acked is told about by that."""
-        delivery = self._held.get(lost)
-        if delivery is None or delivery.outcome is not None:
-            return
-        delivery.is_lost = True
-        with suppress(ValueError):  # somebody works on it
-            self._ready.remove(delivery)
-            del self._held[lost]
+    async def _extended(self, parts: list[Part], retry: Retry) -> set[Taken]:
+        """Extend leases, and return the messages that are lost: also those of a group that was deleted, or made anew.
+
+        A broker refuses a request that names one of the latter among others.
+        """
+        try:
+            return await self._calls.extend(parts, self._settings.lease_seconds, retry=retry)
+        except InvalidConfig:
+            raise
+        except (GroupNotFound, InvalidRequest):
+            if len(parts) == 1:
+                return set(taken_of(parts))
+            half = len(parts) // 2
+            return await self._extended(parts[:half], retry) | await self._extended(parts[half:], retry)
+
+    def _lose_all(self, lost: Iterable[Taken]) -> None:
+        """Messages have gone to other workers. One that is being acked is told about by that."""
+        gone = [delivery for taken in lost if (delivery := self._held.get(taken)) and delivery.outcome is None]
+        for delivery in gone:
+            delivery.is_lost = True
+        for delivery in gone:
+            self._give_back_behind(self._turns.give_up(delivery))

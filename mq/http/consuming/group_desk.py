@@ -224,7 +224,9 @@ class GroupDesk:
         except BaseException:
             group.take_back(grants)
             raise
-        granted, about = granted.as_shown(view), {"lease_seconds": lease_ms / 1000}
+        # A worker has to know whether messages of a key take turns.
+        about = {"lease_seconds": lease_ms / 1000, "order": group.progress.settings.order}
+        granted = granted.as_shown(view)
         if request.accept == ARROW:
             parts = await copied(arrow_claims(view.shown, granted, group.tokens, about), granted.rows, lease)
             return GroupAnswer(200, ARROW, parts)

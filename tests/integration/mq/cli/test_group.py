@@ -120,6 +120,25 @@ def test_what_fails_comes_again_and_becomes_a_dead_letter(
     assert mq("work", topic, "--group", "g", "--idle", "0.5s", "--", "cat") == "bad"
 
 
+def test_commands_of_a_key_run_one_after_the_other_also_behind_one_that_fails(
+    mq: Mq, topic: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    mq("topic", "create", topic)
+    mq("group", "create", topic, "g", "--order", "key", "--max-deliveries", "2", "--set", "backoff_seconds=[0]")
+    for number in range(6):
+        mq("publish", topic, str(number), "--key", "ann")
+    mq("publish", topic, "0", "--key", "ben")
+    check = (
+        'mkdir "$MQ_KEY" || { echo two at a time >&2; exit 1; }; read value; echo "$value" >> "$MQ_KEY.log"; '
+        'rmdir "$MQ_KEY"; test "$value" != 2 -o "$MQ_DELIVERIES" != 1'
+    )
+    command = ["sh", "-c", f"cd {shlex.quote(str(tmp_path))}; {check}"]
+    assert run(["work", topic, "--group", "g", "--idle", "1s", "--concurrency", "3", "--", *command]) == 0
+    assert b"two at a time" not in capfdbinary.readouterr().err
+    assert (tmp_path / "ann.log").read_text().split() == list("0122345")
+    assert (tmp_path / "ben.log").read_text().split() == ["0"]
+
+
 def test_dead_letters_are_redriven_or_discarded(
     mq: Mq, mq_json: MqJson, mq_fails: Mq, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

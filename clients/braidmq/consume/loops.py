@@ -1,0 +1,56 @@
+"""Loops over workers and consumers: what their end closes, a wait that is given up does not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Loop(AsyncIterator[T]):
+    """Gives what `take` gives until that is None.
+
+    It is over at that end, after an error of `take`, and once nobody holds it any more, as after a `break`: `begin` is
+    called at its first step, and `end` or, where nothing can be awaited, `let_go` when it is over. A step that is
+    cancelled, by a time-out say, ends nothing.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[], Awaitable[T | None]],
+        *,
+        begin: Callable[[], object],
+        end: Callable[[], Awaitable[object]],
+        let_go: Callable[[], object],
+    ) -> None:
+        self._take, self._begin, self._end, self._let_go = take, begin, end, let_go
+        self._is_begun = self._is_over = False
+
+    async def __anext__(self) -> T:
+        if self._is_over:
+            raise StopAsyncIteration
+        if not self._is_begun:
+            self._is_begun = True
+            self._begin()
+        try:
+            taken = await self._take()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            await self.aclose()
+            raise
+        if taken is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        return taken
+
+    async def aclose(self) -> None:
+        """End the loop."""
+        if self._is_begun and not self._is_over:
+            self._is_over = True
+            await self._end()
+
+    def __del__(self) -> None:
+        if self._is_begun and not self._is_over:
+            self._is_over = True
+            self._let_go()
