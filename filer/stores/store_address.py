@@ -12,8 +12,8 @@ AddressingStyle = Literal["auto", "path", "virtual"]
 class StoreAddress:
     """The URL of a store. Credentials come from each machine's own environment.
 
-    Endpoint, region and addressing are for S3. With `tidies_up`, a directory is left without the folders that the store
-    needs for itself: for one that other programs read, and no broker.
+    Endpoint, region, addressing and `resend_seconds` (see `S3Settings`) are for S3. With `tidies_up`, a directory is
+    left without the folders that the store needs for itself: for one that other programs read, and no broker.
     """
 
     url: str
@@ -21,6 +21,7 @@ class StoreAddress:
     region: str | None = None
     addressing_style: AddressingStyle = "auto"
     tidies_up: bool = False
+    resend_seconds: float = 3.0
 
 
 def is_endpoint(url: str) -> bool:

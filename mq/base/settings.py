@@ -309,6 +309,9 @@ class BrokerSettings(BaseModel):
     )
     s3_region: str | None = Field(None, description="Region of the bucket.")
     s3_addressing: Literal["auto", "path", "virtual"] = Field("auto", description="How buckets are addressed.")
+    s3_resend_after: Annotated[_Seconds, Field(ge=0.1, le=60)] = Field(
+        3.0, description="Time after which a request to S3 without an answer is sent again, on a new connection."
+    )
 
     @property
     def is_audited(self) -> bool:

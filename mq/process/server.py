@@ -157,7 +157,13 @@ async def _broker(
 ) -> Broker | None:
     """The broker that is to be started; None if the process is asked to stop before the store has answered."""
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
-    address = StoreAddress(settings.store_url, settings.s3_endpoint, settings.s3_region, settings.s3_addressing)
+    address = StoreAddress(
+        settings.store_url,
+        settings.s3_endpoint,
+        settings.s3_region,
+        settings.s3_addressing,
+        resend_seconds=settings.s3_resend_after,
+    )
     store = open_store(address, clock)
     # Below the retries: each attempt is a request of its own, which the store may bill.
     counted = InstrumentedStore(store, clock=clock, metrics=store_metrics, health=health)

@@ -28,6 +28,7 @@ def open_s3(address: StoreAddress, clock: Clock) -> Store:
         endpoint_url=address.endpoint_url,
         region=address.region,
         addressing_style=address.addressing_style,
+        resend_seconds=address.resend_seconds,
     )
     return S3Store(settings, clock=clock)
 

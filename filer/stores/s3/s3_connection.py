@@ -1,4 +1,4 @@
-"""The connection to S3: one client, made at the first call, that sends every request once."""
+"""The connection to S3: a client that is made at the first call, and sends every request once."""
 
 from __future__ import annotations
 
@@ -26,19 +26,23 @@ class S3Connection:
         self._settings, self._on_date = settings, on_date
         self._connecting = asyncio.Lock()
         self._resources = contextlib.AsyncExitStack()
-        self._client: S3Client | None = None
+        self._clients: dict[bool, S3Client] = {}
 
-    async def client(self) -> S3Client:
-        """The client; connects at the first call."""
-        if self._client is not None:
-            return self._client
+    async def client(self, *, is_new: bool = False) -> S3Client:
+        """The client; it connects at its first call, and keeps its connections.
+
+        With `is_new`, another one that opens a connection for each request: it is for those that got no answer on one
+        that was kept.
+        """
+        if (known := self._clients.get(is_new)) is not None:
+            return known
         async with self._connecting:
-            if self._client is None:
-                client = await self._resources.enter_async_context(self._new_client())
+            if is_new not in self._clients:
+                client = await self._resources.enter_async_context(self._new_client(keeps=not is_new))
                 # Before errors are raised: those of answers such as 412 have a time too.
                 client.meta.events.register("after-call.s3", self._answered)
-                self._client = client
-            return self._client
+                self._clients[is_new] = client
+            return self._clients[is_new]
 
     @property
     def ca_file(self) -> str | None:
@@ -49,7 +53,7 @@ class S3Connection:
     def _answered(self, parsed: Any, **_: Any) -> None:
         self._on_date(parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", ""))
 
-    def _new_client(self) -> contextlib.AbstractAsyncContextManager[S3Client]:
+    def _new_client(self, *, keeps: bool) -> contextlib.AbstractAsyncContextManager[S3Client]:
         settings = self._settings
         # aiohttp, the default, repeats a request by itself when a kept connection breaks. This one is of httpx2: the
         # pool of httpx loses a connection for ever where a request is cancelled that was just given it, and a broker
@@ -63,6 +67,7 @@ class S3Connection:
             connector_args={
                 "write_timeout": settings.request_timeout_seconds,
                 "pool_timeout": settings.request_timeout_seconds,
+                **({} if keeps else {"keepalive_timeout": 0.0}),
             },
             max_pool_connections=settings.pool_size,
             signature_version="s3v4",
@@ -79,7 +84,7 @@ class S3Connection:
 
     async def close(self) -> None:
         """Close the connections; the next call opens new ones."""
-        self._client = None
+        self._clients.clear()
         await self._resources.aclose()
 
 

@@ -57,6 +57,13 @@ def code_of(error: ClientError) -> str:
     return "" if code.isdigit() else code
 
 
+def is_temporary(error: ClientError) -> bool:
+    """Whether the answer says that the same request may be served later: it decides nothing."""
+    status = status_of(error)
+    unknown = status >= 500 and status not in _HINTS
+    return code_of(error) in _TEMPORARY_CODES or status in TEMPORARY_STATUSES or unknown
+
+
 def explain_client_error(error: ClientError, what: str) -> StoreError:
     """The store error for an error answer of S3: `ObjectNotFound`, `StoreRefused` or `OutcomeUnknown`."""
     status, code = status_of(error), code_of(error)
@@ -65,7 +72,7 @@ def explain_client_error(error: ClientError, what: str) -> StoreError:
         if code == "NoSuchBucket":
             return StoreRefused(f"{message}: there is no such bucket; create it or name another", cause=code)
         return ObjectNotFound(f"{message}: there is no such object")
-    if code in _TEMPORARY_CODES or status in TEMPORARY_STATUSES or (status >= 500 and status not in _HINTS):
+    if is_temporary(error):
         return OutcomeUnknown(message, cause=str(status))
     detail = error.response.get("Error", {}).get("Message", "")
     told = ": ".join(part for part in (message, detail, _HINTS.get(status, "")) if part)

@@ -10,7 +10,8 @@ class S3Settings:
     """One bucket, or the part of it below `prefix`. Credentials come from the usual AWS places.
 
     If `endpoint_url` or `region` is None, the AWS configuration says. `addressing_style` says whether the bucket is
-    named in the path or in the host name; `auto` does as the endpoint needs.
+    named in the path or in the host name; `auto` does as the endpoint needs. A request without an answer goes out
+    again, on a new connection, after `resend_seconds`.
     """
 
     bucket: str
@@ -21,6 +22,7 @@ class S3Settings:
     connect_timeout_seconds: float = 5
     request_timeout_seconds: float = 60
     pool_size: int = 50
+    resend_seconds: float = 3
 
     def __post_init__(self) -> None:
         clean = self.prefix.strip("/")

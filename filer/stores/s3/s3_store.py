@@ -6,9 +6,9 @@ import asyncio
 import base64
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -35,6 +35,7 @@ from filer.stores.s3.s3_errors import (
     explain_connection_error,
     status_of,
 )
+from filer.stores.s3.s3_resending import first_answer
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.s3.s3_streaming import S3Streaming, checked_chunks
 from filer.stores.store import Data, Fetched, MakeData, ObjectInfo, PresignedRequest, StoreTraits
@@ -43,6 +44,7 @@ from filer.times import microseconds
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
+    from types_aiobotocore_s3.type_defs import GetObjectOutputTypeDef
 
 DELETE_PAGE = 1000
 LIST_PAGE = 1000
@@ -51,6 +53,13 @@ INLINE_BYTES = 64 * 1024
 """The checksum of so many bytes takes less time than a thread."""
 DATE_RESOLUTION_US = 1_000_000
 
+WRITER = "braidmq-writer"
+"""The metadata that names a put and its writer, by which that one recognises it."""
+REPLACE_SECONDS = 10.0
+SLOWEST_BYTES_PER_SECOND = 1024 * 1024
+"""A body may come so slowly before its connection counts as silent."""
+R = TypeVar("R")
+
 TIME_KEY = "cluster/cluster.json"
 """Asked for when only the time of the answer is wanted; it need not exist."""
 
@@ -58,8 +67,10 @@ TIME_KEY = "cluster/cluster.json"
 class S3Store:
     """The objects of one bucket below one prefix. It connects at the first call.
 
-    Every request is sent once: if the HTTP client repeated a put behind our back, a success would look like "exists".
-    Every request has a time-out of its own, since those of the HTTP client do not fire in every case.
+    The HTTP client sends every request once: if it repeated a put behind our back, a success would look like "exists".
+    Reads that have no answer for a while are sent again, and so are puts of a named writer, which tells its own success
+    from another's (`s3_resending`). Every request has a time-out of its own, since those of the HTTP client do not fire
+    in every case.
     """
 
     def __init__(self, settings: S3Settings, *, clock: Clock) -> None:
@@ -86,9 +97,11 @@ class S3Store:
 
     async def tell_time(self) -> int:
         """As `Store.tell_time`, by the answer to a HEAD. Raises `OutcomeUnknown` if it has no `Date`."""
-        async with self._request(TIME_KEY) as client:
+        async with self._request(TIME_KEY):
             try:
-                answer = await client.head_object(Bucket=self._settings.bucket, Key=self._name(TIME_KEY))
+                answer = await self._answer_to(
+                    lambda client: client.head_object(Bucket=self._settings.bucket, Key=self._name(TIME_KEY)), TIME_KEY
+                )
                 headers: Mapping[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
             except ClientError as error:
                 if status_of(error) != NOT_FOUND:
@@ -114,9 +127,16 @@ class S3Store:
         name = self._name(key)
         contents = _as_bytes(await asyncio.get_running_loop().run_in_executor(None, data) if callable(data) else data)
         wanted: dict[str, Any] = {"Key": name, "IfNoneMatch": "*", "Metadata": metadata or {}}
+
+        async def put(client: S3Client) -> None:
+            await self._put(client, contents, wanted)
+
         async with self._request(key) as client:
             try:
-                await self._put(client, contents, wanted)
+                if metadata and WRITER in metadata:
+                    await self._answer_to(put, key, sent_bytes=len(contents))
+                else:
+                    await put(client)
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED:
                     raise ObjectExists(f"{key} exists already") from None
@@ -142,7 +162,9 @@ class S3Store:
         wanted = {"Key": self._name(key), "IfMatch": f'"{etag}"'}
         async with self._request(key) as client:
             try:
-                answer = await self._put(client, _as_bytes(data), wanted)
+                # Never sent again: who asks has to find out first whether it took effect. So it is told soon.
+                async with asyncio.timeout(self._patience_seconds(len(data), REPLACE_SECONDS)):
+                    answer = await self._put(client, _as_bytes(data), wanted)
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED or code_of(error) == "NoSuchKey":
                     raise EtagMismatch(f"{key} has changed since it was read, or is gone") from None
@@ -191,9 +213,9 @@ class S3Store:
         wanted: dict[str, Any] = {"Bucket": self._settings.bucket, "Key": self._name(key)}
         if start or stop is not None:
             wanted["Range"] = f"bytes={start}" if start < 0 else f"bytes={start}-{'' if stop is None else stop - 1}"
-        async with self._request(key) as client:
+        async with self._request(key):
             try:
-                answer = await client.get_object(**wanted)
+                answer = await self._answer_to(lambda client: client.get_object(**wanted), key, discard=_leave_unread)
                 async with answer["Body"] as body:
                     data = await body.read()
             except ClientError as error:
@@ -211,8 +233,10 @@ class S3Store:
     async def head(self, key: str) -> ObjectInfo:
         """As `Store.head`."""
         name = self._name(key)
-        async with self._request(key) as client:
-            answer = await client.head_object(Bucket=self._settings.bucket, Key=name)
+        async with self._request(key):
+            answer = await self._answer_to(
+                lambda client: client.head_object(Bucket=self._settings.bucket, Key=name), key
+            )
         return ObjectInfo(key, answer["ContentLength"], _unquoted(answer["ETag"]), microseconds(answer["LastModified"]))
 
     async def list(
@@ -246,8 +270,8 @@ class S3Store:
         page |= {"Bucket": self._settings.bucket, "Prefix": self._settings.prefix + prefix}
         page["MaxKeys"] = LIST_PAGE if limit is None else min(limit, LIST_PAGE)
         while True:
-            async with self._request(prefix) as client:
-                answer: Mapping[str, Any] = await client.list_objects_v2(**page)
+            async with self._request(prefix):
+                answer: Mapping[str, Any] = await self._answer_to(lambda client: client.list_objects_v2(**page), prefix)
             yield answer
             if not answer.get("IsTruncated"):
                 return
@@ -314,6 +338,26 @@ class S3Store:
     def _name(self, key: str) -> str:
         return self._settings.prefix + check_key(key)
 
+    async def _answer_to(
+        self,
+        ask: Callable[[S3Client], Awaitable[R]],
+        key: str,
+        *,
+        sent_bytes: int = 0,
+        discard: Callable[[R], Awaitable[None]] | None = None,
+    ) -> R:
+        """The answer to a request that may be served twice."""
+
+        async def send(is_new: bool) -> R:
+            return await ask(await self._connection.client(is_new=is_new))
+
+        after_seconds = self._patience_seconds(sent_bytes, self._settings.resend_seconds)
+        return await first_answer(send, key, after_seconds=after_seconds, discard=discard)
+
+    def _patience_seconds(self, sent_bytes: int, least_seconds: float) -> float:
+        """How long to wait for the answer to a request with that body, which has to arrive first."""
+        return least_seconds + sent_bytes / SLOWEST_BYTES_PER_SECOND
+
     @contextlib.asynccontextmanager
     async def _request(self, key: str) -> AsyncIterator[S3Client]:
         """The client for one request, with a time-out. Turns errors of S3 and the connection into those of a store."""
@@ -331,6 +375,11 @@ class S3Store:
 
 class _EmptyRangeError(Exception):
     """The range lies beyond the end of the object."""
+
+
+async def _leave_unread(answer: GetObjectOutputTypeDef) -> None:
+    async with answer["Body"]:
+        """Its connection is closed."""
 
 
 def _as_bytes(data: Data) -> bytes:

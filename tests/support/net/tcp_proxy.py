@@ -102,6 +102,10 @@ class TcpProxy:
         """Accept connections but pass nothing on; what is sent waits."""
         self.set(Toxics(held=True))
 
+    def hang(self, *, direction: Direction = "both") -> None:
+        """Pass nothing more on over the connections that are open now; new ones are healthy."""
+        self._call(self._hang(direction))
+
     def drop_answers(self) -> None:
         """Pass requests on and swallow the answers."""
         self.set(Toxics(swallowed=True), direction="answers")
@@ -153,6 +157,11 @@ class TcpProxy:
     async def _heal(self) -> None:
         await self._set({"requests": HEALTHY, "answers": HEALTHY})
         await self._listen()
+
+    async def _hang(self, direction: Direction) -> None:
+        held = {name: Toxics(held=direction in (name, "both")) for name in ("requests", "answers")}
+        for link in self._links:
+            link.change(held["requests"], held["answers"])
 
     async def _set(self, toxics: dict[str, Toxics]) -> None:
         self._toxics |= toxics

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,12 +16,17 @@ from botocore.loaders import JSONFileLoader
 
 from filer.clock import SystemClock
 from filer.errors import InvalidInput, OutcomeUnknown, StoreCannotFence, StoreError, StoreRefused, StoreUnreached
+from filer.keys import FileName
+from filer.segment.next_file import NextFile
+from filer.segment.producer_windows import ProducerWindows
+from filer.segment.segment_log import SegmentRef, put_until_known
 from filer.stores.fence_check import check_fencing
 from filer.stores.s3.s3_body import PIECE_BYTES
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.s3.s3_store import LARGEST_PUT_BYTES, S3Store
 from filer.stores.store_address import AddressingStyle
 from tests.support.broker.scripted_http import answer, path_of, scripted_server
+from tests.support.net.tcp_proxy import Direction, TcpProxy
 from tests.support.process.processes import free_port
 from tests.support.store import rclone_server
 
@@ -405,6 +410,66 @@ async def test_requests_that_are_cancelled_cost_no_connection(s3_endpoint: str, 
         async with asyncio.timeout(30):
             await store.create("key", b"data")
             assert (await store.get("key")).data == b"data"
+
+
+@contextlib.asynccontextmanager
+async def through(proxy: TcpProxy, bucket: str, **settings: float) -> AsyncIterator[S3Store]:
+    """A store behind the proxy, which has kept a connection that hangs from now on."""
+    settings = {"resend_seconds": 0.3, **settings}
+    async with opened(S3Settings(bucket, endpoint_url=f"http://{proxy.address}", **settings)) as store:
+        await store.create("known", b"abc")
+        yield store
+
+
+@pytest.fixture
+def proxy(s3_endpoint: str) -> Iterator[TcpProxy]:
+    parts = urlsplit(s3_endpoint)
+    assert parts.hostname is not None and parts.port is not None
+    with TcpProxy(parts.hostname, parts.port) as running:
+        yield running
+
+
+@pytest.mark.parametrize("direction", ["requests", "answers"])
+async def test_a_put_on_a_connection_that_hangs_goes_out_on_a_new_one_and_is_known_as_its_own(
+    proxy: TcpProxy, s3_bucket: str, direction: Direction
+) -> None:
+    """Where only the answer was lost, the second one finds the name taken: by the first."""
+    clock, segment = SystemClock(), SegmentRef("t", 1)
+    file = NextFile(segment, [], 0, f"broker/{clock.ulid()}", "")
+    file.seal_with(ProducerWindows(), 0, 0)
+    async with through(proxy, s3_bucket) as store:
+        proxy.hang(direction=direction)
+        async with asyncio.timeout(20):
+            assert await put_until_known(store, clock, segment.key(FileName(0)), file, file.writer)
+        assert (await store.get(segment.key(FileName(0)))).data == bytes(file())
+
+
+async def test_reads_on_a_connection_that_hangs_go_out_on_a_new_one(proxy: TcpProxy, s3_bucket: str) -> None:
+    reads: list[Callable[[S3Store], Awaitable[object]]] = [
+        lambda store: store.get("known"),
+        lambda store: store.head("known"),
+        lambda store: store.tell_time(),
+        lambda store: store.list_folders(""),
+    ]
+    async with through(proxy, s3_bucket) as store:
+        for read in reads:
+            proxy.hang()
+            async with asyncio.timeout(20):
+                await read(store)
+            await store.head("known")  # a connection that is kept
+
+
+@pytest.mark.parametrize("call", ["create", "replace"])
+async def test_a_write_that_its_writer_would_not_recognise_is_never_sent_twice(
+    proxy: TcpProxy, s3_bucket: str, call: str
+) -> None:
+    async with through(proxy, s3_bucket, request_timeout_seconds=2) as store:
+        etag = (await store.head("known")).etag
+        proxy.hang()
+        accepted = proxy.accepted
+        with pytest.raises(OutcomeUnknown):
+            await (store.create("new", b"") if call == "create" else store.replace("known", b"", etag=etag))
+        assert proxy.accepted == accepted
 
 
 async def test_a_stream_that_gets_no_connection_has_certainly_stored_nothing(s3_endpoint: str, s3_bucket: str) -> None:

@@ -27,7 +27,7 @@ def test_every_setting_can_be_given_in_every_layer(field: str) -> None:
         "cors_origin": "http://p", "refused_timeout": "2",
         "token_keys": "k.json", "static_tokens": "t.toml", "oidc_issuer": "https://i", "oidc_audience": "a",
         "idle_timeout": "2", "head_timeout": "2", "stall_timeout": "2", "publish_timeout": "2", "read_timeout": "2",
-        "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2",
+        "report_interval": "2", "segments_per_broker": "2", "scrub_days": "2", "s3_resend_after": "2",
         "maintenance_interval": "2", "s3_endpoint": "http://e", "s3_region": "r", "s3_addressing": "path",
         "tracing": "otlp",
         "log_level": "debug",
