@@ -28,7 +28,8 @@ from braidmq.publish.encoding.outgoing import (
 )
 from braidmq.publish.encoding.row_columns import RowColumns
 from braidmq.publish.producer import AsyncProducer
-from braidmq.publish.receipts import Answer
+from braidmq.publish.receipts import ABANDONED, Answer
+from braidmq.publish.unsettled import note
 from braidmq.transport.trace_context import TRACING, TraceHeaders, trace_headers
 
 T = TypeVar("T")
@@ -95,7 +96,13 @@ class SharedReceipts:
         if found is None or isinstance(found[0].result, Exception):
             # Only of a failure it counts whether somebody has asked.
             self._asked.add(number)
-        return _acknowledgement(*(found or self._loop.call(self._wait_for, number)))
+        if found is None:
+            try:
+                found = self._loop.call(self._wait_for, number)
+            except BaseException:  # a wait that is interrupted was told nothing
+                self._asked.discard(number)
+                raise
+        return _acknowledgement(*found)
 
     def told(self, number: int) -> str:
         """What is known of a message, without asking its receipt."""
@@ -133,7 +140,7 @@ def _acknowledgement(outcome: _Outcome, index: int) -> Acknowledgement:
     if isinstance(what, Exception):
         raise what
     if what is None:
-        raise ClientClosed("the client or the producer was closed before this message was answered: it may be stored")
+        raise ClientClosed(ABANDONED)
     return what.acknowledgement(outcome.first_row + index)
 
 
@@ -190,6 +197,7 @@ class Producer:
         # The last one gathers; those before it are full.
         self._gatherings = deque([self._new_gathering()])
         self._hand_over_lock = asyncio.Lock()
+        producer.gathered = self._gathered
 
     def __repr__(self) -> str:
         return f"Producer({self._producer.topic!r}, id={self.producer_id!r})"
@@ -292,8 +300,12 @@ class Producer:
             self._announce()
         return Receipt(gathering.receipts, number)
 
+    def _gathered(self) -> int:
+        return sum(len(gathering.rows) for gathering in list(self._gatherings))
+
     def _announce(self) -> None:
         """Tell the loop that a gathering has its first message. Where many wait, wait for room."""
+        note(self._producer)
         if len(self._gatherings) > _MOST_GATHERINGS:
             self._loop.call(self._hand_over)
         else:

@@ -68,6 +68,11 @@ class PendingMessages:
         numbers = range(len(rows))
         return Pending(rows, receipts, numbers, due_seconds, self._added, self._flushes, trace)
 
+    @property
+    def unanswered(self) -> int:
+        """How many messages have no answer."""
+        return sum(self._unanswered.values())
+
     def start_flush(self) -> int:
         """Start a flush of all messages so far and return its number."""
         self._flushes += 1

@@ -22,6 +22,7 @@ from braidmq.publish.receipts import Answer, AsyncReceipt, OneReceipt, Receipts,
 from braidmq.publish.row_positions import row_positions
 from braidmq.publish.segment_sender import BatchTiming, SegmentSender
 from braidmq.publish.segment_senders import MAX_KEYLESS_SENDERS, SegmentSenders
+from braidmq.publish.unsettled import forget, note
 from braidmq.short_tracebacks import short_tracebacks
 from braidmq.transport.trace_context import TraceHeaders, trace_headers
 from filer.clock import Clock
@@ -80,6 +81,8 @@ class AsyncProducer:
         self.pending = PendingMessages(settings.max_pending_bytes)
         self._failures = UnaskedFailures()
         self._order = asyncio.Lock()
+        self.gathered: Callable[[], int] = int
+        """How many messages wait to be given to this producer."""
 
     def __repr__(self) -> str:
         return f"AsyncProducer({self.topic!r}, id={self.producer_id!r})"
@@ -120,7 +123,7 @@ class AsyncProducer:
 
     async def send_message(self, message: OutgoingMessage) -> AsyncReceipt:
         """As `send`, for an `OutgoingMessage`."""
-        receipt = AsyncReceipt(loop=asyncio.get_running_loop())
+        receipt = AsyncReceipt()
         await self.send_to(message, OneReceipt(receipt))
         return receipt
 
@@ -147,6 +150,11 @@ class AsyncProducer:
             await self._flush_until(lambda: self.pending.has_room(rows.size_bytes))
         self.check_open()
         self._senders.put(self.pending.add(rows, receipts, due_seconds, trace))
+        note(self)
+
+    def unsettled(self) -> int:
+        """How many messages have no acknowledgement, and no error that somebody was told."""
+        return self.gathered() + self.pending.unanswered + self._failures.count()
 
     async def flush(self) -> None:
         """Send what is waiting, and return when all of it has been answered.
@@ -155,7 +163,10 @@ class AsyncProducer:
         """
         flush = self.pending.start_flush()
         await self._flush_until(lambda: self.pending.is_flushed(flush))
-        self._failures.raise_first()
+        try:
+            self._failures.raise_first()
+        finally:
+            note(self)
 
     async def close(self) -> None:
         """Flush, then refuse further messages. Raises as `flush` does."""
@@ -166,11 +177,12 @@ class AsyncProducer:
             await self.abandon()
 
     async def abandon(self) -> None:
-        """Stop at once. Messages without an answer may or may not be stored; their receipts are cancelled."""
+        """Stop at once. Messages without an answer may or may not be stored; their receipts raise `ClientClosed`."""
         self.pending.is_closed = True
         for pending in await self._senders.stop():
             pending.receipts.abandon(pending.numbers)
         await self.pending.abandon()
+        forget(self)
 
     def check_open(self) -> None:
         """Raise `ClientClosed` if the producer has been closed."""
@@ -209,6 +221,7 @@ class AsyncProducer:
             for pending in batch:
                 self._failures.fail(pending.receipts, pending.numbers, failure)
         await self.pending.remove(batch)
+        note(self)
 
     async def _acknowledge(
         self, batch: Sequence[Pending], keys: Sequence[bytes | None], answered: tuple[PositionRange, ...]

@@ -1,14 +1,16 @@
 """What a producer returns for each message."""
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from braidmq.errors import BraidMQError
+from braidmq.errors import BraidMQError, ClientClosed
 from braidmq.positions import Acknowledgement, Position, PositionRange
 from braidmq.short_tracebacks import shortened
 
+ABANDONED = "the client or the producer was closed before this message was answered: it may be stored"
 _MAX_UNASKED_FAILURES = 1000
 
 
@@ -52,63 +54,107 @@ class Receipts(Protocol):
         ...
 
 
-class AsyncReceipt(asyncio.Future[Acknowledgement]):
+class AsyncReceipt:
     """The acknowledgement of one message, to await.
 
-    If nobody asks for a failed receipt, the producer's `flush` raises the failure, or the end of its `async with`
-    block.
+    A wait that is cancelled, or whose time is over, changes nothing about the message: the receipt can be awaited
+    again. If nobody is told of a failure by its receipt, the producer's `flush` raises it, or the end of its
+    `async with` block. What `asyncio.wait` calls is there, as of a future.
     """
 
-    asked = False
+    __slots__ = ("_asking", "_callbacks", "_outcome")
+
+    def __init__(self) -> None:
+        self._outcome: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+        self._asking = 0
+        self._callbacks: tuple[tuple[_Callback, _OutcomeCallback], ...] = ()
 
     def __repr__(self) -> str:
-        if not self.done():
+        if not self._outcome.done():
             return "<Receipt pending>"
-        if self.cancelled():
-            return "<Receipt cancelled>"
         # Looking at a receipt does not count as asking for it.
-        failure = super().exception()
-        return f"<Receipt {super().result() if failure is None else f'failed: {failure}'}>"
+        failure = self._outcome.exception()
+        return f"<Receipt {self._outcome.result() if failure is None else f'failed: {failure}'}>"
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody has been told what became of the message, or waits for it."""
+        return self._asking > 0
 
     def __await__(self) -> Generator[Any, None, Acknowledgement]:
-        self.asked = True
-        return super().__await__()
+        self._asking += 1
+        if not self._outcome.done():
+            try:
+                # Whoever is cancelled gives up waiting, and not the message: others may wait for it too.
+                yield from asyncio.wait((self._outcome,)).__await__()
+            except BaseException:
+                self._asking -= 1
+                raise
+        return self._outcome.result()
 
-    def add_done_callback(self, *args: Any, **kwargs: Any) -> None:
-        """As for any future; `asyncio.gather` and `asyncio.wait` call this."""
-        self.asked = True
-        super().add_done_callback(*args, **kwargs)
+    def done(self) -> bool:
+        """Whether it is known what became of the message."""
+        return self._outcome.done()
+
+    def cancelled(self) -> bool:
+        """Never: a message that was sent cannot be called back."""
+        return False
 
     def result(self) -> Acknowledgement:
-        """Return the acknowledgement. Raises what the publish raised."""
-        self.asked = True
-        return super().result()
+        """Return the acknowledgement. Raises what the publish raised, and `asyncio.InvalidStateError` before."""
+        result = self._outcome.result
+        self._asking += self._outcome.done()
+        return result()
 
     def exception(self) -> BaseException | None:
-        """Return what the publish raised, if anything."""
-        self.asked = True
-        return super().exception()
+        """Return what the publish raised, if anything. Raises `asyncio.InvalidStateError` before."""
+        self._asking += self._outcome.done()
+        return self._outcome.exception()
+
+    def add_done_callback(self, callback: "_Callback", *, context: Context | None = None) -> None:
+        """Have this called with the receipt, once it is known what became of the message."""
+
+        def told(_: object) -> None:
+            callback(self)
+
+        self._asking += 1
+        self._callbacks += ((callback, told),)
+        self._outcome.add_done_callback(told, context=context)
+
+    def remove_done_callback(self, callback: "_Callback") -> int:
+        """Have it called no more, and return how often it would have been."""
+        removed = [told for each, told in self._callbacks if each == callback]
+        self._callbacks = tuple(each for each in self._callbacks if each[0] != callback)
+        if not self._outcome.done():
+            self._asking -= len(removed)
+        return sum(self._outcome.remove_done_callback(told) for told in removed)
+
+
+_Callback = Callable[[AsyncReceipt], object]
+_OutcomeCallback = Callable[[object], None]
 
 
 class OneReceipt:
     """The receipt of a message that came alone, as `Receipts`."""
 
     def __init__(self, receipt: AsyncReceipt) -> None:
-        self._receipt = receipt
+        self._receipt, self._outcome = receipt, receipt._outcome
 
     def acknowledge(self, numbers: Sequence[int], answer: Answer, first_row: int) -> None:
-        """As `Receipts`. A receipt that its owner has cancelled stays as it is."""
-        if not self._receipt.done():
-            self._receipt.set_result(answer.acknowledgement(first_row))
+        """As `Receipts`."""
+        if not self._outcome.done():
+            self._outcome.set_result(answer.acknowledgement(first_row))
 
     def fail(self, numbers: Sequence[int], failure: Exception) -> None:
         """As `Receipts`."""
-        if not self._receipt.done():
-            self._receipt.set_exception(failure)
+        if not self._outcome.done():
+            self._outcome.set_exception(failure)
 
     def abandon(self, numbers: Sequence[int]) -> None:
         """As `Receipts`."""
-        self._receipt.cancel()
+        if not self._outcome.done():
+            self._outcome.set_exception(ClientClosed(ABANDONED))
+            self.failure(numbers)
 
     def are_asked(self, numbers: Sequence[int]) -> bool:
         """As `Receipts`."""
@@ -116,7 +162,7 @@ class OneReceipt:
 
     def failure(self, numbers: Sequence[int]) -> BaseException | None:
         """As `Receipts`. It keeps asyncio from logging the failure."""
-        return None if self._receipt.cancelled() else asyncio.Future.exception(self._receipt)
+        return self._outcome.exception()
 
 
 class UnaskedFailures:
@@ -133,6 +179,10 @@ class UnaskedFailures:
             self._failed = self._unasked()
         if len(self._failed) < _MAX_UNASKED_FAILURES:
             self._failed.append((receipts, numbers))
+
+    def count(self) -> int:
+        """How many messages have failed that nobody has asked for."""
+        return sum(len(numbers) for _, numbers in self._unasked())
 
     def raise_first(self) -> None:
         """Raise the first failure that nobody has asked for, and forget them all."""

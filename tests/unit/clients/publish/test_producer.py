@@ -1,6 +1,7 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from braidmq import (
     OutcomeUnknown,
     Position,
     PositionRange,
+    Refused,
     TopicNotFound,
 )
 from filer.clock import ManualClock, settle
@@ -198,7 +200,8 @@ async def test_a_cancelled_block_sends_no_more(client: AsyncClient, broker: Fake
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert kept[0].cancelled()
+    with pytest.raises(ClientClosed, match="may be stored"):
+        await kept[0]
     assert broker.requests == []
 
 
@@ -207,7 +210,13 @@ async def test_a_receipt_given_up_does_not_disturb_the_others(client: AsyncClien
     broker.gate.clear()
     producer = client.producer("t", linger_seconds=0)
     first, second = [await producer.send(each) for each in "ab"]
-    second.cancel()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(second, 0.001)
+    async with asyncio.timeout(None) as waiting:
+        waiting.reschedule(0)
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        waiting.reschedule(None)
     flushing = asyncio.create_task(producer.flush())
     await settle()
     assert not flushing.done()
@@ -275,3 +284,72 @@ async def test_large_values_are_uploaded_and_keep_their_order(broker: FakeBroker
 async def test_a_time_to_linger_is_a_time(client: AsyncClient, linger_seconds: float) -> None:
     with pytest.raises(InvalidArgument, match=f"linger_seconds of 0 or more.*{linger_seconds}"):
         client.producer("t", linger_seconds=linger_seconds)
+
+
+async def wait_for(receipt: AsyncReceipt) -> None:
+    await asyncio.wait_for(receipt, 0.001)
+
+
+async def wait_in_a_block(receipt: AsyncReceipt) -> None:
+    async with asyncio.timeout(0.001):
+        await receipt
+
+
+async def gather(receipt: AsyncReceipt) -> None:
+    async with asyncio.timeout(0.001):
+        await asyncio.gather(receipt)
+
+
+async def wait(receipt: AsyncReceipt) -> None:
+    done, _ = await asyncio.wait(cast("Any", [receipt]), timeout=0.001)  # typeshed knows futures only
+    assert not done
+    raise TimeoutError
+
+
+WAITS = [wait_for, wait_in_a_block, gather, wait]
+
+
+@pytest.mark.parametrize("waiting", WAITS)
+async def test_a_wait_that_ends_leaves_the_receipt_as_it_is(
+    client: AsyncClient, broker: FakeBroker, waiting: Callable[[AsyncReceipt], Awaitable[None]]
+) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    async with client.producer("t", linger_seconds=0) as producer:
+        receipt = await producer.send("a")
+        with pytest.raises(TimeoutError):
+            await waiting(receipt)
+        broker.gate.set()
+        assert (await receipt).position == Position(0, 0)
+        assert await receipt == receipt.result()
+
+
+@pytest.mark.parametrize("waiting", WAITS)
+async def test_a_failure_after_a_wait_that_ended_is_raised_by_flush(
+    client: AsyncClient, broker: FakeBroker, waiting: Callable[[AsyncReceipt], Awaitable[None]]
+) -> None:
+    broker.add_topic("t")
+    broker.gate.clear()
+    broker.faults.append(Fault(response=problem(422, "invalid-request")))
+    producer = client.producer("t", linger_seconds=0)
+    receipt = await producer.send("a")
+    with pytest.raises(TimeoutError):
+        await waiting(receipt)
+    broker.gate.set()
+    with pytest.raises(Refused):
+        await producer.flush()
+    with pytest.raises(Refused):
+        await receipt
+    await producer.close()
+
+
+async def test_callbacks_get_the_receipt(client: AsyncClient, broker: FakeBroker) -> None:
+    broker.add_topic("t")
+    called: list[AsyncReceipt] = []
+    async with client.producer("t") as producer:
+        receipt = await producer.send("a")
+        receipt.add_done_callback(called.append)
+        receipt.add_done_callback(print)
+        assert receipt.remove_done_callback(print) == 1
+    await asyncio.sleep(0)
+    assert called == [receipt]
