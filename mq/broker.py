@@ -577,6 +577,11 @@ class Broker:
             )
 
     @property
+    def is_clustered(self) -> bool:
+        """Whether there may be other brokers."""
+        return self._clustered
+
+    @property
     def readiness(self) -> Readiness:
         """Whether requests are welcome, and what does not work."""
         return readiness(

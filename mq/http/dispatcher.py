@@ -63,6 +63,7 @@ class Dispatcher:
         self._broker, self._guard, self._publish, self._app = broker, guard, publisher, app
         self._shows_metrics = broker.settings.metrics == "any"
         self._serves_brokers = broker.settings.serves_brokers_in_public
+        self._is_clustered = broker.is_clustered
         self._upload = PayloadUpload(broker)
         self._load_file = LoadFileUpload(broker)
         self._put_topic = PutTopic(broker)
@@ -175,6 +176,8 @@ class Dispatcher:
 
     def _refusal_of_broker(self, scope: Scope) -> BraidError | None:
         """Why this can be no broker that is served here. What proves it is not even looked at where none is served."""
+        if not self._is_clustered:
+            return Forbidden("this broker is in no cluster, and has no other brokers to serve: --zookeeper forms one")
         if not self._serves_brokers:
             return Forbidden("brokers have a port of their own here, and are not served at that for clients")
         return refusal_of_broker(scope["headers"])

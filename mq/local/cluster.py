@@ -20,9 +20,12 @@ from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ende
 from mq.local.secure.own_files import keep_to_owner, refuse_if_not_own
 from mq.local.secure.secure_folder import FOLDER, SecureFolder
 from mq.local.zookeeper import HOST, ZooKeeperCertificates, ZooKeeperNode, zookeeper_nodes
+from mq.peer_keys.peer_keys import new_peer_keys
 from mq.process.listen import CannotListen, bind
+from mq.security.written_files import write_replacing
 
 CLUSTER = "local"
+PEER_KEYS = "peer-keys"
 START_SECONDS = 60.0
 # Longer than a broker's own --drain-timeout.
 DRAIN_SECONDS = 35.0
@@ -121,7 +124,13 @@ class LocalCluster:
         command += ["--zookeeper", self.hosts, "--session-timeout", f"{self.settings.session_timeout_seconds:g}"]
         if self.s3 is not None:
             command += ["--s3-endpoint", self.s3_endpoint, "--s3-region", "us-east-1", "--s3-addressing", "path"]
-        return command + ([] if self.secure is None else _secure_options(self.secure))
+        keys = ["--peer-keys", str(self.peer_keys)]
+        return command + keys + ([] if self.secure is None else _secure_options(self.secure))
+
+    @property
+    def peer_keys(self) -> Path:
+        """The keys by which its brokers know each other: whoever reads the store has none of them."""
+        return self.folder / PEER_KEYS if self.secure is None else self.secure.peer_keys
 
     def refuse_what_others_placed(self) -> None:
         """Make the folder. Raises `InvalidInput` if it, or what this cluster uses in it, is not the user's alone.
@@ -145,6 +154,9 @@ class LocalCluster:
             self.secure.prepare()
             # Messages are for those only whom a broker lets read them: also those that another run has left here.
             keep_to_owner(self.folder / "store")
+        else:
+            # Anew in each run: no broker of another run is a broker of this one.
+            write_replacing(self.peer_keys, new_peer_keys(self._clock), mode=0o600, clock=self._clock)
         for number in range(1, self.settings.brokers + 1):
             _check_port(self._port(number))
         for node in self.zookeepers:
@@ -274,7 +286,7 @@ def _secure_options(secure: SecureFolder) -> list[str]:
         *("--tls-cert", str(secure.broker), "--tls-key", str(secure.broker), "--tls-ca", str(secure.ca)),
         *("--peer-port", "0", "--peer-tls-ca", str(secure.ca)),
         *("--peer-tls-cert", str(secure.broker), "--peer-tls-key", str(secure.broker)),
-        *("--peer-keys", str(secure.peer_keys), "--zookeeper-auth", str(secure.zookeeper_auth)),
+        *("--zookeeper-auth", str(secure.zookeeper_auth)),
         *("--zookeeper-tls", "--zookeeper-ca", str(secure.ca)),
         *("--zookeeper-cert", str(secure.broker), "--zookeeper-key", str(secure.broker)),
     ]

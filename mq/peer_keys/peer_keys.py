@@ -56,6 +56,11 @@ def new_key(clock: Clock) -> PeerKey:
     return PeerKey(clock.ulid(), clock.entropy(SECRET_BYTES))
 
 
+def new_peer_keys(clock: Clock) -> str:
+    """The text of a file of keys with a new one in it."""
+    return PeerKeys((new_key(clock),)).text()
+
+
 def parse_peer_keys(data: bytes) -> PeerKeys:
     """The keys in a file or a variable. Raises `InvalidInput`, which repeats nothing of a secret."""
     if len(data) > MOST_BYTES:

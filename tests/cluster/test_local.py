@@ -39,10 +39,15 @@ def test_it_starts_works_and_ends(arguments: list[str], tmp_path: Path) -> None:
             assert told["leader"] == cluster_of(cluster.urls[0])["leader"] is not None
         httpx.put(f"{cluster.urls[0]}/v1/topics/t", json={}).raise_for_status()
         httpx.post(f"{cluster.urls[0]}/v1/topics/t/messages", content=b"an apple falls").raise_for_status()
+        # Its brokers know each other by keys, which nothing in the store tells.
+        assert {cluster_of(url)["peer_keys"] for url in cluster.urls} == {"required"}
+        keys = tmp_path / "peer-keys"
+        assert keys.stat().st_mode & 0o077 == 0
         assert len(cluster.pids) == len(set(cluster.pids)) and all(alive(pid) for pid in cluster.pids)
         assert cluster.stop() == 0
         assert gone(cluster) and cluster.stderr == ""
         stored = list((tmp_path / "store").rglob("*.parquet"))
+        assert [each for each in tmp_path.rglob("*") if each.stat().st_mode & 0o077] == []
         assert bool(stored) is (cluster.facts["s3"] is None)
 
 

@@ -9,9 +9,9 @@ import threading
 from filer.stores.store import Data
 
 
-def open_new(path: str) -> int:
+def open_new(path: str, mode: int) -> int:
     """A descriptor of a new file, for writing. Raises `OSError`."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def write_all(fd: int, data: Data) -> None:
@@ -21,9 +21,9 @@ def write_all(fd: int, data: Data) -> None:
         written += os.write(fd, memoryview(data)[written:])
 
 
-def write_durable(path: str, data: Data) -> None:
+def write_durable(path: str, data: Data, mode: int) -> None:
     """Write a new file; its bytes are durable, its name not yet. Raises `OSError`."""
-    fd = open_new(path)
+    fd = open_new(path, mode)
     try:
         write_all(fd, data)
         os.fsync(fd)
@@ -31,9 +31,9 @@ def write_durable(path: str, data: Data) -> None:
         os.close(fd)
 
 
-def write_durable_later(path: str, data: Data, *, than_ns: int) -> os.stat_result:
+def write_durable_later(path: str, data: Data, mode: int, *, than_ns: int) -> os.stat_result:
     """As `write_durable`, with a modification time after `than_ns`; returns the file's status."""
-    fd = open_new(path)
+    fd = open_new(path, mode)
     try:
         write_all(fd, data)
         status = _stamp_later(fd, than_ns)
@@ -72,10 +72,10 @@ def sync_folder(path: str) -> None:
 class PartFile:
     """A temporary file that several threads write part by part, one at a time. Raises `OSError`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mode: int) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._fd = open_new(path)
+        self._fd = open_new(path, mode)
 
     def write(self, data: Data) -> None:
         """Append all of it."""

@@ -149,7 +149,7 @@ class LocalStore:
             await self.head(key)
             raise ObjectExists(f"{key} exists already")
         stream = ExactStream(size_bytes=size_bytes, sha256=sha256)
-        temp = await self._run(key, PartFile, self._folder.new_temp())
+        temp = await self._run(key, PartFile, self._folder.new_temp(), self._folder.access.file)
         try:
             async with contextlib.aclosing(_in_blocks(chunks)) as blocks:
                 async for block in blocks:

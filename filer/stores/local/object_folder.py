@@ -6,7 +6,7 @@ A process that is killed at any line leaves at most a file in `.tmp/`. These fil
 """
 
 # Plain os calls: making a Path costs more than the system call, and every write comes through here.
-# ruff: noqa: PTH100, PTH103, PTH104, PTH108, PTH112, PTH116, PTH120
+# ruff: noqa: PTH100, PTH103, PTH104, PTH108, PTH112, PTH116, PTH120, PTH208
 
 import contextlib
 import fcntl
@@ -22,6 +22,7 @@ from filer.clock import Clock
 from filer.errors import EtagMismatch, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.stores.byte_range import resolve_range
 from filer.stores.exact_stream import ExactStream
+from filer.stores.local.access import OWN_FOLDER, OWNER, access_by, close_to_others, make_folders
 from filer.stores.local.durable_file import (
     PartFile,
     open_new,
@@ -47,6 +48,7 @@ class ObjectFolder:
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.root = os.path.abspath(root)
+        self.access = OWNER
         self._clock = clock
         self._temp_prefix = f"{self.root}/{TEMP_FOLDER}/{clock.ulid()}-"
         self._temp_numbers = itertools.count()
@@ -66,11 +68,39 @@ class ObjectFolder:
         missing = [self.root]
         while not os.path.isdir(missing[-1]):
             missing.append(os.path.dirname(missing[-1]))
+        self._make_root()
         for name in (TEMP_FOLDER, LOCK_FOLDER):
-            os.makedirs(f"{self.root}/{name}", exist_ok=True)
+            make_folders(f"{self.root}/{name}", self._own_folder)
         for folder in missing[1:]:
             sync_folder(folder)
         self._sweep()
+
+    @property
+    def _own_folder(self) -> int:
+        """The mode of folders that only stores use."""
+        return OWN_FOLDER
+
+    def _make_root(self) -> None:
+        """Have the directory there, for its owner alone unless it is open to its group.
+
+        Earlier versions made it as the umask said, and locks too, by which it is known. A directory that was another
+        program's before is left to it: what we make there is closed. So is one that was opened since on purpose.
+        """
+        os.makedirs(os.path.dirname(self.root), exist_ok=True)
+        make_folders(self.root, OWNER.folder)
+        names = os.listdir(self.root)
+        was_open = not names
+        for name in (TEMP_FOLDER, LOCK_FOLDER):
+            if name in names:
+                was_open |= close_to_others(f"{self.root}/{name}", OWN_FOLDER)
+        found = os.stat(self.root)
+        self.access = access_by(found.st_mode)
+        if was_open and found.st_uid == os.geteuid():
+            close_to_others(self.root, self.access.folder)
+        elif found.st_uid != os.geteuid():
+            # As where a volume is mounted: its folder is not ours to close, and those in it are.
+            for name in names:
+                close_to_others(f"{self.root}/{name}", self.access.folder)
 
     def close(self) -> None:
         """Do what is left to do once no call is under way. Our own folders stay: brokers of any version use them."""
@@ -88,7 +118,7 @@ class ObjectFolder:
     def tell_time_us(self) -> int:
         """The time of the file system, by which it stamps a new file."""
         temp = self.new_temp()
-        fd = open_new(temp)
+        fd = open_new(temp, self.access.file)
         try:
             return _changed_us(os.fstat(fd))
         finally:
@@ -100,7 +130,7 @@ class ObjectFolder:
         final = self.path_of(key)
         temp = self.new_temp()
         try:
-            write_durable(temp, data() if callable(data) else data)
+            write_durable(temp, data() if callable(data) else data, self.access.file)
             self._link(temp, final)
         finally:
             remove_quietly(temp)
@@ -123,7 +153,7 @@ class ObjectFolder:
                 self._settle(os.path.dirname(final))
                 raise ObjectExists(f"{final} exists already") from None
             except FileNotFoundError:
-                os.makedirs(os.path.dirname(final), exist_ok=True)
+                make_folders(os.path.dirname(final), self.access.folder)
         raise OutcomeUnknown(f"{final} was not written: {temp} was removed meanwhile")
 
     def _settle(self, folder: str) -> None:
@@ -165,7 +195,7 @@ class ObjectFolder:
                 raise EtagMismatch(f"{key} has changed since it was read")
             temp = self.new_temp()
             try:
-                after = write_durable_later(temp, data, than_ns=before.st_mtime_ns)
+                after = write_durable_later(temp, data, self.access.file, than_ns=before.st_mtime_ns)
                 os.rename(temp, final)
             finally:
                 remove_quietly(temp)
@@ -248,9 +278,9 @@ class ObjectFolder:
         return f"{self.root}/{LOCK_FOLDER}/{zlib.crc32(key.encode()) % LOCK_STRIPES:02x}"
 
 
-def open_lock(path: str) -> int:
+def open_lock(path: str, mode: int = OWNER.file) -> int:
     """A descriptor of a lock file, which is created if there is none. Raises `OSError`."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
 
 
 def flocked(fd: int) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from filer.clock import Clock
 from filer.errors import OutcomeUnknown
+from filer.stores.local.access import UMASK
 from filer.stores.local.durable_file import remove_quietly, sync_folder
 from filer.stores.local.object_folder import LOCK_FOLDER, TEMP_FOLDER, ObjectFolder, flocked, open_lock
 
@@ -35,6 +36,7 @@ class TidyFolder(ObjectFolder):
 
     def __init__(self, root: Path, clock: Clock) -> None:
         super().__init__(root, clock)
+        self.access = UMASK
         self._temp_folder, self._lock_folder = f"{self.root}/{TEMP_FOLDER}", f"{self.root}/{LOCK_FOLDER}"
         self._presence = f"{self._temp_prefix}{_OPEN}"
         self._presence_fd = -1
@@ -51,6 +53,15 @@ class TidyFolder(ObjectFolder):
                     self._presence_fd = fd
                     return
         raise OutcomeUnknown(f"{self.root} was removed again and again while it was opened")
+
+    @property
+    def _own_folder(self) -> int:
+        """As the umask says: other users may write the same table."""
+        return UMASK.folder
+
+    def _make_root(self) -> None:
+        """A table is for other programs, and theirs to open or to close: it gets what the umask says, as they do it."""
+        os.makedirs(self.root, exist_ok=True)
 
     def close(self) -> None:
         """Remove the store's own folders, unless others use them, and the directory, if it was made for nothing."""
@@ -129,7 +140,7 @@ def _lock_of(path: str, *, create: bool = True) -> int | None:
     A file without a name is one that its holder has removed. Lock files get no other names.
     """
     try:
-        fd = open_lock(path) if create else os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = open_lock(path, UMASK.file) if create else os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         if create:
             raise

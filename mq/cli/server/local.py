@@ -90,10 +90,10 @@ def local(
     clock = SystemClock()
     cluster = LocalCluster(settings, clock, say)
     context = None if cluster.secure is None else LocalContext(context_name or "local", cluster.secure)
+    # For all that this process and those that it starts write: messages, logs, keys.
+    os.umask(0o077)
     if context is not None:
         context.check()
-        # For all that this process and those that it starts write: messages, logs, keys.
-        os.umask(0o077)
         cluster.refuse_what_others_placed()
     with folder_of_its_own(data):
         asyncio.run(_run(cluster, clock, context, as_json=as_json))

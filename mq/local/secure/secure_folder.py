@@ -15,6 +15,7 @@ stopped halfway is finished by the next one.
 import json
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,7 +37,7 @@ from mq.local.secure.authority import (
     parse_identity,
 )
 from mq.local.secure.own_files import refuse_if_not_own
-from mq.peer_keys.peer_keys import PeerKeys, new_key, parse_peer_keys
+from mq.peer_keys.peer_keys import new_peer_keys, parse_peer_keys
 from mq.security.grants import parse_grants
 from mq.security.key_ring import KeyRing, parse_key_set
 from mq.security.signed_tokens import OWN_ISSUER, Audience, unverified, verify
@@ -81,7 +82,7 @@ class SecureFolder:
         authority, made = self._prepared_authority()
         self._follow(self.ca, authority.certificate_pem())
         made += self._renew(authority)
-        made += self._kept(self.peer_keys, parse_peer_keys, self._new_peer_keys)
+        made += self._kept(self.peer_keys, parse_peer_keys, partial(new_peer_keys, self._clock))
         return made + self._kept(self.zookeeper_auth, _check_credentials, self._new_credentials)
 
     def renew(self) -> list[str]:
@@ -192,9 +193,6 @@ class SecureFolder:
             self._write(path, make())
         _usable(path, lambda: check(self._read(path)))
         return [path.name] if is_missing else []
-
-    def _new_peer_keys(self) -> str:
-        return PeerKeys((new_key(self._clock),)).text()
 
     def _new_credentials(self) -> str:
         return f"braidmq:{self._clock.entropy(_PASSWORD_BYTES).hex()}\n"

@@ -268,7 +268,7 @@ def test_modification_time_grows_on_coarse_file_systems(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "utime", whole_seconds)
     later_ns = time.time_ns() + 3_600_000_000_000
-    status = write_durable_later(str(tmp_path / "file"), b"x", than_ns=later_ns)
+    status = write_durable_later(str(tmp_path / "file"), b"x", 0o600, than_ns=later_ns)
     assert later_ns < status.st_mtime_ns < later_ns + 20_000_000_000
     assert (tmp_path / "file").stat().st_mtime_ns == status.st_mtime_ns
 

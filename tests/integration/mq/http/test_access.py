@@ -1,6 +1,8 @@
 """Every route, for every kind of token: who may, who may not, and who is nobody."""
 
 import asyncio
+import hashlib
+import hmac
 import json
 import re
 from collections.abc import AsyncIterator
@@ -16,6 +18,7 @@ from mq.base.settings import BrokerSettings
 from mq.http.dispatcher import hot_methods
 from mq.http.sockets.like_requests import OF_SUBSCRIPTIONS
 from mq.http.sockets.requests import ACK, COMMIT, EXTEND, FIELDS, RELEASE
+from mq.peers.calls import CALLS, PREFIX, SECRET_HEADER
 from mq.security import issuer_keys
 from mq.security.access import access_of
 from mq.security.grants import ACTIONS
@@ -573,3 +576,17 @@ async def test_refused_publishes_are_counted(broker: HttpBroker, maker: TokenMak
     told = (await broker.client.get("/metrics", headers=bearer(maker.token("cluster:observe")))).text
     for reason in ("unauthenticated", "forbidden"):
         assert f'braidmq_publishes_refused_total{{reason="{reason}"}} 1.0' in told
+
+
+async def test_a_broker_without_a_cluster_serves_no_broker_also_with_the_secret_that_its_store_tells() -> None:
+    store = MemoryStore()
+    async with http_broker(store) as running:
+        (await running.client.put("/v1/topics/h")).raise_for_status()
+        secret = hmac.new(running.broker.cluster.secret, b"braidmq peers", hashlib.sha256).hexdigest()
+        for call in CALLS:
+            folders = "".join(f"/{name}s/{'h' if name == 'topic' else 0}" for name in call.path_names)
+            path = f"{PREFIX}{folders}/{call.name}"
+            answer = await running.client.request(call.method, path, headers={SECRET_HEADER: secret})
+            assert answer.status_code == 403, path
+            assert "no cluster" in answer.json()["detail"]
+        (await running.client.post("/v1/topics/h/messages", content=b"still open")).raise_for_status()

@@ -18,6 +18,12 @@ from mq.local.secure.secure_folder import SecureFolder
 STORES: list[StoreKind] = ["directory", "s3"]
 
 
+@pytest.fixture(autouse=True)
+def _own_umask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is set for the process, which is that of the tests here."""
+    monkeypatch.setattr("os.umask", lambda mask: mask)
+
+
 @pytest.fixture(params=[*STORES, "secure"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """Two brokers as if they ran."""
@@ -65,6 +71,7 @@ def test_the_command_for_another_broker_names_all_that_it_shares(cluster: LocalC
     serve = facts["serve"]
     assert isinstance(serve, list) and serve[:3] == ["serve", "--broker", "broker-3"]
     assert serve[serve.index("--store") + 1] == cluster.store == facts["store"]
+    assert serve[serve.index("--peer-keys") + 1] == str(cluster.peer_keys) and serve.count("--peer-keys") == 1
     assert ("--s3-endpoint" in serve) is bool(facts["environment"]) is (cluster.s3 is not None)
 
 
