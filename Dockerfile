@@ -22,6 +22,10 @@ COPY leader/ leader/
 COPY mq/ mq/
 COPY pipeline/ pipeline/
 COPY clients/ clients/
+# The version names the commit: `mq --version`, `mq cluster status` and the metrics show how far an upgrade has come.
+ARG REVISION=unknown
+RUN commit="$(printf %.12s "$REVISION" | tr 'A-F' 'a-f')"; case "$commit" in *[!0-9a-f]*|'') ;; *) \
+        sed -i "s/^version = \"\(.*\)\"/version = \"\1+g$commit\"/" pyproject.toml ;; esac
 # Installs nothing but this project, into a folder that is laid over the packages.
 RUN /opt/braidmq/bin/pip install --no-deps --no-build-isolation --prefix /project .
 

@@ -52,8 +52,8 @@ def _nearest_to_zero(low: int, high: int) -> int:
 class DeletionClock:
     """Asks the store for its time, and tells whether files may be deleted by it.
 
-    `now_us` is the store's time at the last look, less its leaps; None while nothing may be deleted. `ahead_seconds` is
-    by how much the store's clock was ahead of the one here.
+    `now_us` is the store's time at the last look, less its leaps; None while nothing may be deleted. By `ahead_seconds`
+    the clock here was ahead of the store's; it is negative if it was behind.
     """
 
     def __init__(self, store: Store, clock: Clock, *, grace_seconds: float) -> None:
@@ -78,7 +78,7 @@ class DeletionClock:
         """What is wrong with the clock here; None if nothing is."""
         if not self._is_off:
             return None
-        direction = "behind" if self.ahead_seconds > 0 else "ahead of"
+        direction = "ahead of" if self.ahead_seconds > 0 else "behind"
         return (
             f"the clock of this machine is {abs(self.ahead_seconds):.1f} s {direction} the store's, more than "
             f"{self._most_us / 1e6:g} s (a tenth of the grace period): this broker deletes nothing until that is mended"
@@ -114,7 +114,7 @@ class DeletionClock:
 
     def _judge(self, look: Look) -> None:
         ahead_us_ = ahead_us(look)
-        self.ahead_seconds = ahead_us_ / 1e6
+        self.ahead_seconds = -ahead_us_ / 1e6
         was_off, self._is_off = self._is_off, abs(ahead_us_) > self._most_us
         if self._is_off and not was_off:
             _log.warning("clock_off", ahead_seconds=self.ahead_seconds, error=self.problem)

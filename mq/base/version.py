@@ -1,4 +1,4 @@
-"""The version of this installation."""
+"""The version of this installation: `0.2.0`, and `0.2.0+g<commit>` where whoever built it has said of what."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -16,6 +16,7 @@ import httpx
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from mq.base.listening_sign import url_told
 from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
 from mq.local.secure.own_files import keep_to_owner, refuse_if_not_own
 from mq.local.secure.secure_folder import FOLDER, SecureFolder
@@ -33,7 +34,6 @@ _END_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 2.0
 _BUCKET = "braidmq"
-_SIGN = "listening on "
 # moto takes any credentials. Without them a broker would search for some.
 S3_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -71,8 +71,8 @@ class LocalBroker(ChildProcess):
     def url(self) -> str:
         """Its URL; empty until it has logged it."""
         for line in self.output().splitlines():
-            if _SIGN in line:
-                return line.partition(_SIGN)[2].strip()
+            if (url := url_told(line)) is not None:
+                return url
         return ""
 
     @property

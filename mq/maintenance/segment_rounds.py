@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from filer.errors import CorruptFile, ObjectNotFound
+from filer.errors import CorruptFile, ObjectNotFound, SegmentMoved
 from filer.event_log import EventLog
 from filer.segment.segment_index import SegmentIndex
 from filer.topic.catalogue import Catalogue
@@ -135,8 +135,8 @@ class SegmentRounds:
         try:
             done = await upkeep.run(rollup_bytes=runtime.state.config.rollup_bytes, start_offset=segment.start_offset)
             self._stale.discard((runtime.topic, segment.id))
-        except ObjectNotFound:
-            if await self._lose_gone(runtime, segment, upkeep.index):
+        except (ObjectNotFound, SegmentMoved) as error:
+            if await self._goes_on(runtime, segment, upkeep.index, error):
                 return
             raise
         except CorruptFile as error:
@@ -148,24 +148,30 @@ class SegmentRounds:
         if done.deleted:
             _log.debug("files_deleted", topic=runtime.topic, segment=segment.id, files=done.deleted)
 
-    async def _lose_gone(self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex) -> bool:
-        """Files that our index names are gone. Whether the next round goes on around those that are lost.
+    async def _goes_on(
+        self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex, error: ObjectNotFound | SegmentMoved
+    ) -> bool:
+        """Files that our index names are gone, or others reach beyond it. Whether the next round goes on.
 
-        Another process may have rolled them up, and deleted them a grace period later. So the index of a segment that
-        is not written here is read again first. What is not there by that one, which is a round old, is lost, unless
-        the topic's record has a newer start.
+        Another process may have rolled them up, and deleted them a grace period later, as after each hand-over: nothing
+        has failed then. So the index of a segment that is not written here is read again first. What is not there by
+        that one, which is a round old, is lost, unless the topic's record has a newer start. The next round goes on
+        around that.
         """
         key, writer = (runtime.topic, segment.id), runtime.writers.get(segment.id)
         is_ours = writer is not None and writer.is_open and writer.index is index
         if not is_ours and key not in self._stale:
             self._stale.add(key)
             runtime.reads.invalidate_index(segment.id)
-            return False
+            _log.debug("index_outdated", topic=runtime.topic, segment=segment.id, error=error)
+            return True
         self._stale.discard(key)
+        if isinstance(error, SegmentMoved):
+            return False
         await runtime.refresh()
         now = runtime.state.segment(segment.id)
         if now is None or now.start_offset != segment.start_offset:
-            return False
+            return True
         return await runtime.reads.lose_gone(segment.id, index)
 
     def waits(self, runtime: TopicRuntime) -> bool:

@@ -32,10 +32,21 @@ _HINTS = {
     301: "the bucket is in another region; set the store's region",
     307: "the bucket is in another region; set the store's region",
     400: "the store does not accept the request",
-    403: "the credentials need s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
+    403: "check the credentials, their expiry, and the clock of this machine (NTP)",
     405: "the store does not know the request",
     501: "the store does not know the request; it must honour If-None-Match and If-Match on a put",
 }
+_EXPIRED = "the credentials have expired: renew them, the session token too"
+_HINTS_BY_CODE = {
+    "AccessDenied": "the credentials need s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
+    "ExpiredToken": _EXPIRED,
+    "InvalidAccessKeyId": "the store does not know the access key: check AWS_ACCESS_KEY_ID, or AWS_PROFILE",
+    "InvalidToken": _EXPIRED,
+    "RequestTimeTooSkewed": "the clock of this machine is off: run a time service (NTP)",
+    "SignatureDoesNotMatch": "the secret key is wrong (AWS_SECRET_ACCESS_KEY), or a proxy changes what is sent",
+    "TokenRefreshRequired": _EXPIRED,
+}
+"""What a code says comes before what a status says: most of them are 403."""
 PRECONDITION_FAILED = 412
 INVALID_RANGE = 416
 NOT_FOUND = 404
@@ -75,7 +86,8 @@ def explain_client_error(error: ClientError, what: str) -> StoreError:
     if is_temporary(error):
         return OutcomeUnknown(message, cause=str(status))
     detail = error.response.get("Error", {}).get("Message", "")
-    told = ": ".join(part for part in (message, detail, _HINTS.get(status, "")) if part)
+    hint = _HINTS_BY_CODE.get(code) or _HINTS.get(status, "")
+    told = ": ".join(part for part in (message, detail, hint) if part)
     return StoreRefused(told, cause=str(status))
 
 

@@ -16,17 +16,20 @@ def _serve(config: Path | None, quiet: bool, **flags: str | None) -> None:
     # Imported here, so that the other commands start without the server's modules.
     from filer.clock import SystemClock
     from mq.cli.output import readers_or_none, write_out
-    from mq.cli.server.start_message import start_message
+    from mq.cli.server.start_message import start_line, start_message
     from mq.process.log_output import write_log
     from mq.process.server import Serving
     from mq.process.server import serve as serve_broker
 
     def on_ready(serving: Serving) -> None:
         if not quiet:
+            is_json = settings.log_format == "json"
+            text = start_line(serving, clock.now_us()) if is_json else start_message(serving)
             with readers_or_none():
-                write_out(start_message(serving).encode())
+                write_out(text.encode())
 
-    log = write_log(settings.log_level, settings.log_format, SystemClock())
+    clock = SystemClock()
+    log = write_log(settings.log_level, settings.log_format, clock)
     serve_broker(settings, on_ready, log)
 
 

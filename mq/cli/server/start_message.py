@@ -3,8 +3,12 @@
 import shlex
 from urllib.parse import unquote, urlsplit
 
+import orjson
+
 from filer import keys
+from filer.times import rfc3339
 from mq.base.exposure import is_this_machine
+from mq.base.listening_sign import EVENT, SIGN
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
 from mq.machine_users.kernel_users import TELLS_USERS
@@ -18,7 +22,7 @@ def start_message(serving: Serving) -> str:
     messages = f"{serving.url}/v1/topics/{_TOPIC}/messages"
     curl = _curl(serving.settings)
     lines = [
-        f"BraidMQ {VERSION} listening on {serving.url}",
+        f"BraidMQ {VERSION} {SIGN}{serving.url}",
         *([] if serving.peer_url is None else [f"Brokers call it at {serving.peer_url}"]),
         f"Storing in {_path(serving.store)}",
         *_warnings(serving),
@@ -37,6 +41,22 @@ def start_message(serving: Serving) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def start_line(serving: Serving, time_us: int) -> str:
+    """What of the message a program can use, as a line of JSON like those of the log."""
+    line = {
+        "time": rfc3339(time_us),
+        "level": "info",
+        "logger": __name__,
+        "event": EVENT,
+        "version": VERSION,
+        "url": serving.url,
+        "peer_url": serving.peer_url,
+        "store": _path(serving.store),
+        "warnings": _warnings(serving),
+    }
+    return f"{orjson.dumps(line).decode()}\n"
 
 
 def _curl(settings: BrokerSettings) -> str:

@@ -155,7 +155,7 @@ def _rendered(broker: Broker) -> Steps[bytes]:
     metrics.cluster.see_touch(coordinator.in_touch())
     metrics.cluster.brokers.set(len(coordinator.brokers()))
     metrics.cluster.segments_owned.set(broker.drainer.segments_owned)
-    metrics.upkeep.store_clock_ahead.set(broker.maintenance.deletions.ahead_seconds)
+    metrics.upkeep.store_clock_ahead.set(-broker.maintenance.deletions.ahead_seconds)
     metrics.upkeep.scrub_oldest_seconds.set(broker.scrubber.oldest_seconds)
     metrics.upkeep.deletion_paused.set(broker.maintenance.deletions.is_paused)
     if broker.access.policy is not None:

@@ -13,7 +13,7 @@ from tests.image.local_base import local_base
 from tests.support.kube.chart import ROOT
 
 HERE = Path(__file__).parent
-BROKER = "localhost/braidmq:0.1.0"
+BROKER = "localhost/braidmq:0.2.0"
 BROKER_AFTER = "localhost/braidmq:0.1.1"
 """The same programs in an image of another name, to which the chart is upgraded."""
 ZOOKEEPER = "localhost/zookeeper:3.9.5"

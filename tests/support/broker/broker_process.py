@@ -24,6 +24,7 @@ from typing import IO, Self
 
 import httpx
 
+from mq.base.listening_sign import url_told
 from tests.support.process.forked_process import ForkedProcess
 from tests.support.process.processes import end_with_us
 
@@ -32,7 +33,6 @@ START_SECONDS = 120.0
 STOP_SECONDS = 45.0
 """Past a broker's own `drain_timeout` of 30 s: it says then what it could not finish."""
 _LOG_LINES = 5000
-_SIGN = "listening on "
 
 
 class BrokerFailedToStart(Exception):
@@ -195,8 +195,8 @@ class BrokerProcess:
             with pipe:
                 for line in pipe:
                     lines.append(line.rstrip("\n"))
-                    if addresses is not None and _SIGN in line:
-                        addresses.put(line.split(_SIGN)[1].split()[0])
+                    if addresses is not None and (url := url_told(line)) is not None:
+                        addresses.put(url)
 
         thread = threading.Thread(target=read, daemon=True)
         thread.start()

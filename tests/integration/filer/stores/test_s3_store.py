@@ -186,7 +186,11 @@ def error_body(code: str) -> str:
         (400, "RequestTimeout", OutcomeUnknown, "RequestTimeout"),
         (400, "InvalidArgument", StoreRefused, "about it"),
         (403, "AccessDenied", StoreRefused, "s3:PutObject"),
-        (403, "SignatureDoesNotMatch", StoreRefused, "SignatureDoesNotMatch"),
+        (403, "SignatureDoesNotMatch", StoreRefused, "SignatureDoesNotMatch: .*AWS_SECRET_ACCESS_KEY"),
+        (403, "RequestTimeTooSkewed", StoreRefused, "clock of this machine is off: run a time service .NTP.$"),
+        (403, "InvalidAccessKeyId", StoreRefused, "AWS_ACCESS_KEY_ID"),
+        (400, "ExpiredToken", StoreRefused, "have expired"),
+        (403, "Other", StoreRefused, "their expiry, and the clock"),
         (501, "NotImplemented", StoreRefused, "If-None-Match"),
     ],
 )

@@ -55,12 +55,13 @@ async def test_a_clock_that_is_off_stops_deletion_and_is_told_once(
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             assert not await world.may_delete(after_seconds=5)
-        assert world.deletions.is_paused and world.deletions.ahead_seconds == pytest.approx(-step_seconds)
+        assert world.deletions.is_paused and world.deletions.ahead_seconds == pytest.approx(step_seconds)
         assert world.deletions.problem is not None
         assert ("behind" if step_seconds < 0 else "ahead of") in world.deletions.problem
         world.here.wall_off_us = 0
         assert await world.may_delete(after_seconds=5), "the store's time never jumped"
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert f"ahead_seconds={step_seconds} " in caplog.text, "the number and the words have one sign"
     assert world.deletions.problem is None
 
 
@@ -97,7 +98,7 @@ async def test_a_machine_that_was_paused_deletes_once_its_clock_is_right_and_a_g
     world.here.stood_still_us = 20_000 * 1_000_000
     await world.true.advance(20_000)
     assert not await world.may_delete()
-    assert world.deletions.ahead_seconds == pytest.approx(20_000)
+    assert world.deletions.ahead_seconds == pytest.approx(-20_000)
     world.here.wall_off_us = world.here.stood_still_us
     assert not await world.may_delete(after_seconds=1)
     assert await world.may_delete(after_seconds=GRACE_SECONDS)

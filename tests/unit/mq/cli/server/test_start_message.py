@@ -1,10 +1,12 @@
+import json
 import shlex
 from pathlib import Path
 
 import pytest
 
+from mq.base.listening_sign import url_told
 from mq.base.settings import BrokerSettings
-from mq.cli.server.start_message import start_message
+from mq.cli.server.start_message import start_line, start_message
 from mq.process.server import Serving
 
 
@@ -46,3 +48,19 @@ def test_it_warns_where_nobody_outside_is_served() -> None:
         Serving("http://127.0.0.1:1", "file:///x", BrokerSettings(host="0.0.0.0"))
     )
     assert "--authorizer any" not in start_message(Serving("http://127.0.0.1:1", "file:///x", open_to_all))
+
+
+def test_among_lines_of_json_it_is_one() -> None:
+    settings = BrokerSettings(host="0.0.0.0", log_format="json")
+    text = start_line(Serving("http://10.1.2.3:8080", "file:///data/x%20y", settings), 1_700_000_000_000_000)
+    assert text.count("\n") == 1
+    line = json.loads(text)
+    assert line["time"] == "2023-11-14T22:13:20.000000Z" and line["level"] == "info" and line["warnings"]
+    assert (line["event"], line["url"], line["store"]) == ("listening", "http://10.1.2.3:8080", "/data/x y")
+
+
+def test_the_address_is_found_in_either() -> None:
+    serving = Serving("http://127.0.0.1:8080", "file:///x", BrokerSettings())
+    for text in (start_message(serving), start_line(serving, 0)):
+        assert url_told(text.splitlines()[0]) == "http://127.0.0.1:8080"
+    assert url_told('{"event":"broker_started","url":"http://other","note":"listening"}') is None
