@@ -4,8 +4,9 @@ settings of brokers.
     python -m tools.helm_schema            # write it
     python -m tools.helm_schema --check    # exit with 1 if the file is not what this program makes
 
-The types follow from the defaults. What more there is to say of a value is in the tables below. A name that is not in
-`values.yaml`, or is no setting, is refused. `tests/integration/helm/test_chart.py` compares the file.
+Every value has to be there: Helm takes one away that is set to nothing, in silence. The types follow from the defaults.
+What more there is to say of a value is in the tables below. A name that is not in `values.yaml`, or is no setting, is
+refused. `tests/integration/helm/test_chart.py` compares the file.
 """
 
 import argparse
@@ -14,18 +15,50 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from pydantic.fields import FieldInfo
 
-from mq.base.settings import SIZE, BrokerSettings
+from mq.base.settings import DURATION, SIZE, BrokerSettings
 from tools.helm_names import with_names
 
 CHART = Path(__file__).resolve().parent.parent / "helm" / "braidmq"
 TARGET = CHART / "values.schema.json"
 
 _PULL = ["Always", "IfNotPresent", "Never"]
+_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def _inside(annotation: Any) -> tuple[Any, ...]:
+    """The types of a union, or the only one."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _metadata(field: FieldInfo) -> list[Any]:
+    """What is said of a setting beside its type: of an optional one within its type."""
+    found = list(field.metadata)
+    for kind in _inside(field.annotation):
+        for each in getattr(kind, "__metadata__", ()):
+            found += each.metadata if isinstance(each, FieldInfo) else [each]
+    return found
+
+
+def _limits_of(field: FieldInfo) -> dict[str, Any]:
+    """The limits of a setting that is a number."""
+    return {
+        keyword: getattr(each, name)
+        for each in _metadata(field)
+        for name, keyword in _KEYWORDS.items()
+        if getattr(each, name, None) is not None
+    }
+
+
+def _limits(name: str) -> dict[str, Any]:
+    return _limits_of(BrokerSettings.model_fields[name])
+
+
 _SPREAD = ["DoNotSchedule", "ScheduleAnyway"]
 _ENUMS: Mapping[str, list[Any]] = {
     "image.pullPolicy": _PULL,
@@ -55,6 +88,8 @@ _PATTERNS: Mapping[str, str] = {
     "tracing.ratio": "^(0(\\.[0-9]+)?|1(\\.0+)?)$",
     "zookeeper.external": "^([^\\s,:/]+:[0-9]+(,[^\\s,:/]+:[0-9]+)*)?$",
 }
+_PORT = 65_535
+_MAXIMA: Mapping[str, int] = {"service.port": _PORT, "drainSeconds": int(_limits("drain_timeout")["maximum"])}
 _MINIMA: Mapping[str, int] = {"autoscaling.scaleDownSeconds": 0, "podDisruptionBudget.maxUnavailable": 0}
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 _SELECTED = {
@@ -62,8 +97,12 @@ _SELECTED = {
     *("labels", "annotations", "commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "nodeSelector"),
 }
 """Kubernetes' own: names with texts."""
-_FREE = {"affinity", "resources"}
+_FREE: Mapping[str, Any] = {
+    "affinity": {"type": "object"},
+    "resources": {"type": "object", "properties": {name: {"type": "object"} for name in ("limits", "requests")}},
+}
 """Kubernetes' own: it has a schema itself."""
+_SETTINGS_OF_TEXT = {"cors_origin": {"pattern": r"^(\*|https?://[^\s,]+(,https?://[^\s,]+)*)$"}}
 _ITEMS_THAT_ARE_TEXTS = {"image.pullSecrets", "tls.names", "extraArgs", "httpRoute.hostnames"}
 _JOB = {
     "type": "object",
@@ -123,10 +162,19 @@ _GIVEN_BY_THE_CHART = {
 """Settings that other values stand for, or that make no sense in a pod."""
 
 
-_SIZE_OF_OURS = {
-    "if": {"type": "string", "pattern": "^[0-9.]+ *[KkMmGgTt]i?$"},
-    "then": {"const": "a size such as 256MiB or 1GiB"},
+_NUMBER = r"[0-9]{1,20}(\.[0-9]{1,20})?"
+
+
+def _text_of(pattern: str, what: str) -> dict[str, Any]:
+    return {"if": {"type": "string", "not": {"pattern": pattern}}, "then": {"const": what}}
+
+
+_QUANTITIES: Mapping[Any, dict[str, Any]] = {
+    # Not as Kubernetes writes a size.
+    SIZE: _text_of(rf"^{_NUMBER} ?([bB]|[kKmMgGtT][iI]?[bB])$", "a size such as 256MiB or 1GiB"),
+    DURATION: _text_of(rf"^({_NUMBER}([mM][sS]|[sSmMhHdDwW]) ?)+$", "a duration such as 10s or 1h30m"),
 }
+"""Numbers with units, which are texts. One without a unit is a number, which has limits."""
 _NAMES = "propertyNames"
 
 
@@ -142,23 +190,48 @@ def schema() -> dict[str, Any]:
     properties = made["properties"]
     properties["config"] = _closed(
         {
-            name: {"type": ["string", "number", "boolean"], "description": field.description} | _limits(field)
+            name: {"description": field.description} | _kind(name, field)
             for name, field in sorted(BrokerSettings.model_fields.items())
             if name not in _GIVEN_BY_THE_CHART
-        }
+        },
+        required=False,
     )
-    properties["patches"] = _closed({name: {"type": "object"} for name in _PATCHED})
+    properties["patches"] = _closed({name: {"type": "object"} for name in _PATCHED}, required=False)
     properties["jobs"]["properties"]["pipeline"]["items"] = _JOB
-    properties["monitoring"]["properties"]["rules"]["properties"]["alerts"] = _closed(dict.fromkeys(alerts(), _ALERT))
+    properties["monitoring"]["properties"]["rules"]["properties"]["alerts"] = _closed(
+        dict.fromkeys(alerts(), _ALERT), required=False
+    )
     # Helm's own, where the chart is part of another one.
     properties["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **with_names(made)}
 
 
-def _limits(field: FieldInfo) -> dict[str, Any]:
-    """Refuses Kubernetes' way of writing a size where the setting is one. The broker would not start with it."""
-    is_size = any(getattr(each, "func", None) is SIZE for each in field.metadata)
-    return _SIZE_OF_OURS if is_size else {}
+def _kind(name: str, field: FieldInfo) -> dict[str, Any]:
+    """What a setting may be, as the broker takes it: it would not start with anything else."""
+    kinds = [each for each in _inside(field.annotation) if each is not NoneType]
+    if choices := [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]:
+        return _choice(choices)
+    if kinds == [bool]:
+        return {"type": "boolean"}
+    if _base(kinds[0]) is str:
+        return {"type": "string"} | _SETTINGS_OF_TEXT.get(name, {})
+    metadata = _metadata(field)
+    quantities = [each.func for each in metadata if getattr(each, "func", None) in _QUANTITIES]
+    if not quantities:
+        return {"type": "number", **_limits_of(field)}
+    return {"type": ["string", "number"], **_limits_of(field), **_QUANTITIES[quantities[0]]}
+
+
+def _base(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _choice(values: list[str]) -> dict[str, Any]:
+    """One of those words. YAML takes `on` and `off` for true and false unless they are in quotes."""
+    if not {"on", "off"} & set(values):
+        return {"enum": values}
+    words = " or ".join(f'"{value}"' for value in values)
+    return {"if": {"type": "boolean"}, "then": {"const": f"in quotes: {words}"}, "else": {"enum": values}}
 
 
 def _of(value: Any, path: str) -> dict[str, Any]:
@@ -169,7 +242,7 @@ def _of(value: Any, path: str) -> dict[str, Any]:
     if name in _SELECTED:
         return _TEXTS
     if name in _FREE:
-        return {"type": "object"}
+        return dict(_FREE[name])
     match value:
         case dict():
             return _closed({each: _of(below, f"{path}.{each}".lstrip(".")) for each, below in value.items()})
@@ -178,7 +251,8 @@ def _of(value: Any, path: str) -> dict[str, Any]:
         case bool():
             return {"type": "boolean"}
         case int():
-            return {"type": "integer", "minimum": _MINIMA.get(path, 1)}
+            bounds = {"minimum": _MINIMA.get(path, 1)} | ({"maximum": _MAXIMA[path]} if path in _MAXIMA else {})
+            return {"type": "integer", **bounds}
         case _ if name == "tag":
             # What moves under one's feet is no version.
             return {"type": "string", "not": {"const": "latest"}, "pattern": _PATTERNS.get(path, "")}
@@ -186,8 +260,9 @@ def _of(value: Any, path: str) -> dict[str, Any]:
             return {"type": "string"} | ({"pattern": _PATTERNS[path]} if path in _PATTERNS else {})
 
 
-def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+def _closed(properties: Mapping[str, Any], *, required: bool = True) -> dict[str, Any]:
+    closed = {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+    return closed | ({"required": list(properties)} if required else {})
 
 
 def to_text(value: Mapping[str, Any]) -> str:

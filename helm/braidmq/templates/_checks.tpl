@@ -11,6 +11,17 @@
 {{- end -}}
 {{/* What the schema cannot say: settings that contradict each other. */}}
 {{- define "braidmq.checks" -}}
+{{- $name := include "braidmq.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "%s cannot be the name of a Service: give a release, or fullnameOverride, a name of small letters, digits and dashes that begins with a letter" $name) -}}
+{{- end -}}
+{{- range $where, $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels "zookeeper.podLabels" .Values.zookeeper.podLabels -}}
+{{- range $label, $_ := fromYaml (include "braidmq.selector" (dict "root" $ "component" "broker")) -}}
+{{- if hasKey $labels $label -}}
+{{- fail (printf "%s: pods are found by %s, which the chart sets: leave it out, or set nameOverride" $where $label) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if not .Values.store.url -}}
 {{- fail "store.url has to be given, such as --set store.url=s3://bucket/prefix: messages are kept there" -}}
 {{- end -}}
@@ -22,6 +33,9 @@
 {{- end -}}
 {{- if and (eq .Values.auth.authorizer "tokens") (not (include "braidmq.hasAdmin" .)) (not .Values.auth.tokenKeys.existingSecret) (not .Values.auth.tokenKeys.existingConfigMap) (not .Values.auth.oidc.issuer) -}}
 {{- fail "auth: nobody could have a token: set auth.admin.enabled, auth.tokenKeys or auth.oidc.issuer" -}}
+{{- end -}}
+{{- if and .Values.auth.oidc.audience (not .Values.auth.oidc.issuer) -}}
+{{- fail "auth.oidc.audience is that of auth.oidc.issuer, which has to be given beside it" -}}
 {{- end -}}
 {{- if and .Values.tls.clientCaSecret (not .Values.tls.enabled) -}}
 {{- fail "tls.clientCaSecret demands certificates of clients: set tls.enabled" -}}

@@ -49,8 +49,8 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- define "braidmq.client.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ .Values.runAsUser }}
-runAsGroup: {{ .Values.runAsUser }}
-fsGroup: {{ .Values.runAsUser }}
+runAsUser: {{ int64 .Values.runAsUser }}
+runAsGroup: {{ int64 .Values.runAsUser }}
+fsGroup: {{ int64 .Values.runAsUser }}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}

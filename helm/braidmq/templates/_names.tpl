@@ -1,20 +1,24 @@
 {{- define "braidmq.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- include "braidmq.cut" (dict "name" (default .Chart.Name .Values.nameOverride) "most" 63) -}}
 {{- end -}}
 
 {{/* As Helm's own charts: the release's name, with the chart's behind it unless that is part of it. */}}
 {{- define "braidmq.fullname" -}}
+{{- $name := printf "%s-%s" .Release.Name (include "braidmq.name" .) -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 46 | trimSuffix "-" -}}
+{{- $name = .Values.fullnameOverride -}}
 {{- else if contains (include "braidmq.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 46 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name (include "braidmq.name" .) | trunc 46 | trimSuffix "-" -}}
+{{- $name = .Release.Name -}}
 {{- end -}}
+{{- include "braidmq.cut" (dict "name" $name "most" 46) -}}
 {{- end -}}
 
+{{/* The beginning of a name that is too long, with a letter or a digit at its end. */}}
+{{- define "braidmq.cut" -}}{{ .name | trunc (int .most) | trimAll "-" }}{{- end -}}
+
 {{- define "braidmq.peers" -}}{{ include "braidmq.fullname" . }}-peers{{- end -}}
-{{- define "braidmq.zookeeper" -}}{{ include "braidmq.fullname" . }}-zookeeper{{- end -}}
+{{/* Pods of a StatefulSet have its name and a digest of 10 characters as a label, of at most 63. */}}
+{{- define "braidmq.zookeeper" -}}{{ include "braidmq.cut" (dict "name" (include "braidmq.fullname" .) "most" 42) }}-zookeeper{{- end -}}
 {{- define "braidmq.clusterName" -}}{{ .Values.clusterName | default (include "braidmq.fullname" .) }}{{- end -}}
 {{- define "braidmq.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
@@ -26,8 +30,8 @@
 
 {{/* What a component's pods are chosen by: it never changes. */}}
 {{- define "braidmq.selector" -}}
-app.kubernetes.io/name: {{ include "braidmq.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "braidmq.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -36,6 +40,12 @@ app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* The labels of pods: the chart's, and `more` of the user's. */}}
+{{- define "braidmq.podLabels" -}}
+{{- $own := fromYaml (include "braidmq.labels" .) -}}
+{{- toYaml (mustMergeOverwrite $own (deepCopy .root.Values.commonLabels) (deepCopy .more)) -}}
 {{- end -}}
 
 {{/* An image by tag or digest. `default` is the tag where there is none. */}}
@@ -58,8 +68,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{- define "braidmq.scheme" -}}{{ ternary "https" "http" .Values.tls.enabled }}{{- end -}}
 {{- define "braidmq.url" -}}
-{{- printf "%s://%s.%s.svc:%v" (include "braidmq.scheme" .) (include "braidmq.fullname" .) .Release.Namespace .Values.service.port -}}
+{{- printf "%s://%s.%s.svc:%d" (include "braidmq.scheme" .) (include "braidmq.fullname" .) .Release.Namespace (int64 .Values.service.port) -}}
 {{- end -}}
 {{- define "braidmq.hasAdmin" -}}
-{{- if and (eq .Values.auth.authorizer "tokens") (or .Values.auth.admin.enabled .Values.auth.admin.existingSecret) -}}yes{{- end -}}
+{{- if and (eq .Values.auth.authorizer "tokens") .Values.auth.admin.enabled -}}yes{{- end -}}
 {{- end -}}

@@ -3,7 +3,7 @@
 {{- $v := .Values -}}
 {{- $settings := dict "store" $v.store.url "cluster" (include "braidmq.clusterName" .) "authorizer" $v.auth.authorizer "metrics" $v.monitoring.metrics -}}
 {{- $_ := set $settings "zookeeper" (include "braidmq.zookeeperAddresses" .) -}}
-{{- $_ := set $settings "drain_timeout" (printf "%vs" $v.drainSeconds) -}}
+{{- $_ := set $settings "drain_timeout" (printf "%ds" (int64 $v.drainSeconds)) -}}
 {{- $_ := set $settings "log_format" "json" -}}
 {{- with $v.store.endpoint }}{{ $_ := set $settings "s3_endpoint" . }}{{ end -}}
 {{- with $v.store.region }}{{ $_ := set $settings "s3_region" . }}{{ end -}}
@@ -80,7 +80,7 @@
 {{- if $v.zookeeper.auth.enabled }}
 - {name: zookeeper-auth, secret: {{ include "braidmq.zookeeperAuthSecret" . | quote }}}
 {{- end }}
-{{- if $v.zookeeper.tls.existingSecret }}
+{{- if and $v.zookeeper.tls.enabled $v.zookeeper.tls.existingSecret }}
 - {name: zookeeper-tls, secret: {{ $v.zookeeper.tls.existingSecret | quote }}}
 {{- end }}
 {{- end -}}
