@@ -71,7 +71,10 @@ _BODIES = {
         "self._singles.close()\nself._polls.close()\n"
         "if self._loop.is_open:\n    self._loop.call(self._async.aclose)\n    self._loop.close()"
     ),
-    "publish": "return self._singles.publish(topic, value, key=key, headers=headers, event_time=event_time)",
+    "publish": (
+        "return self._singles.publish(topic, value, key=key, headers=headers, event_time=event_time, "
+        "deliver_at=deliver_at, delay=delay, expires_at=expires_at)"
+    ),
     # It iterates over the messages in the caller's thread.
     "publish_many": "return publish_in_batches(self._loop, self._async.publish_many, topic, messages)",
 }

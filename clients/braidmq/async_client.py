@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
@@ -451,14 +451,22 @@ class AsyncClient:
         key: Key = None,
         headers: Headers | None = None,
         event_time: datetime | None = None,
+        deliver_at: datetime | None = None,
+        delay: timedelta | None = None,
+        expires_at: datetime | None = None,
     ) -> Position:
         """Publish one message and return its position once it is stored.
 
-        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` if no acknowledgement came in time.
+        See `OutgoingMessage` for what a value may be, and for the times. Raises `OutcomeUnknown` if no acknowledgement
+        came in time.
         """
         from braidmq.publish.encoding.outgoing import OutgoingMessage
 
-        positions = await self._publisher.publish(topic, OutgoingMessage(value, key, headers or {}, event_time))
+        times = (event_time, deliver_at, delay, expires_at)
+        return await self._publish(topic, OutgoingMessage(value, key, headers or {}, *times))
+
+    async def _publish(self, topic: str, message: OutgoingMessage) -> Position:
+        positions = await self._publisher.publish(topic, message)
         return Position(positions[0].segment, positions[0].offset)
 
     async def _publish_again(self, topic: str, message: OutgoingMessage, producer_id: str, sequence: int) -> Position:
@@ -485,13 +493,14 @@ class AsyncClient:
 
         `key`, `value` and `event_time` name columns. Without `value`, the value is the row as a JSON object of all
         columns. A value column that is neither bytes nor text is sent as JSON too. `headers` names a map column, or
-        gives the same headers for all rows. `progress` is called with the number of acknowledged rows and the total.
+        gives the same headers for all rows. `deliver_at`, `delay` and `expires_at` name columns, or give the same time
+        for all. `progress` is called with the number of acknowledged rows and the total.
         If it fails, the error's `published` says what was acknowledged before: go on with
         `table[error.published.count:]`.
         """
         from braidmq.publish.encoding.tables import TablePlan
 
-        plan = TablePlan(**columns)
+        plan = TablePlan(**columns, now_us=self._clock.now_us())
         return await self._publisher.publish_table(topic, table, plan, progress)
 
     async def publish_request(self, topic: str, table: pa.Table, *, producer_id: str, sequence: int) -> Published:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from sys import modules
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -41,6 +41,7 @@ _GATHERED_VALUE_BYTES = 32 * 1024
 _MOST_GATHERINGS = 8
 """These may wait beside what `max_pending_bytes` counts."""
 _LONGEST_PAUSE_SECONDS = 0.005
+_NO_TIMES = (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,9 @@ class Producer:
         key: Key = None,
         headers: Headers | None = None,
         event_time: datetime | None = None,
+        deliver_at: datetime | None = None,
+        delay: timedelta | None = None,
+        expires_at: datetime | None = None,
     ) -> Receipt:
         """Take a message, waiting for room if necessary, and return its receipt.
 
@@ -239,6 +243,9 @@ class Producer:
             and len(value) <= self._value_bytes
             and not headers
             and event_time is None
+            and deliver_at is None
+            and delay is None
+            and expires_at is None
         ):
             size_bytes = len(key or b"") + len(value) + ROW_OVERHEAD_BYTES
             if self._pending.is_closed or not self._running.is_open or TRACING in modules:
@@ -252,10 +259,12 @@ class Producer:
                     return Receipt(gathering.receipts, number)
             return self._gather(key, value, size_bytes)
         self._check_open()
+        times = (event_time, deliver_at, delay, expires_at)
         if not is_inline(value, self._value_bytes):
-            return self._send_alone(OutgoingMessage(value, key, headers or {}, event_time))
-        if headers or event_time is not None:
-            row = row_of(OutgoingMessage(value, key, headers or {}, event_time), upload=None)
+            return self._send_alone(OutgoingMessage(value, key, headers or {}, *times))
+        if headers or times != _NO_TIMES:
+            message = OutgoingMessage(value, key, headers or {}, *times)
+            row = row_of(message, upload=None, now_us=self._producer.timing.clock.now_us())
             return self._gather(row.key, row.value, row.size_bytes, row)
         key_data, data = key_bytes(key), value_bytes(value)[0]
         size_bytes = len(key_data or b"") + len(data or b"") + ROW_OVERHEAD_BYTES

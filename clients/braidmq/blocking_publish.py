@@ -9,7 +9,7 @@ process shares connections and sequences with its parent, and uses neither: its 
 
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import cast
 from urllib.parse import quote
 
@@ -36,6 +36,7 @@ _IDLE_SECONDS = 3.0
 """Servers commonly close idle connections after five seconds."""
 _MOST_FREE = 16
 _NEVER = float("-inf")
+_NO_TIMES = (None, None, None, None)
 _OCTETS = "application/octet-stream"
 _TEXT = {"braid-value": "text"}
 """Only the broker knows whether a text is a JSON string there."""
@@ -85,15 +86,25 @@ class SinglePublishes:
         self._by_the_loop_seconds = self._direct_from_seconds = _NEVER
 
     def publish(
-        self, topic: str, value: Value, *, key: Key, headers: Headers | None, event_time: datetime | None
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key,
+        headers: Headers | None,
+        event_time: datetime | None,
+        deliver_at: datetime | None,
+        delay: timedelta | None,
+        expires_at: datetime | None,
     ) -> Position:
         """As `AsyncClient.publish`."""
         endpoint = self._endpoint
-        if endpoint is None or headers or event_time is not None or not self._may_be_direct(value):
-            return self._by_the_loop(topic, value, key, headers, event_time)
+        times = (event_time, deliver_at, delay, expires_at)
+        if endpoint is None or headers or times != _NO_TIMES or not self._may_be_direct(value):
+            return self._by_the_loop(topic, OutgoingMessage(value, key, headers or {}, *times))
         data, key_data = cast("bytes", value_bytes(value)[0]), key_bytes(key)
         if len(key_data or b"") > _MOST_KEY_BYTES:
-            return self._by_the_loop(topic, value, key, None, None)
+            return self._by_the_loop(topic, OutgoingMessage(value, key))
         path = f"{topic_path(topic)}/messages"
         kept = self._take()
         sequence = kept.identity.next_sequence()
@@ -136,10 +147,8 @@ class SinglePublishes:
             < self._by_the_loop_seconds + BY_THE_LOOP_SECONDS
         )
 
-    def _by_the_loop(
-        self, topic: str, value: Value, key: Key, headers: Headers | None, event_time: datetime | None
-    ) -> Position:
-        position = self._loop.call(self._client.publish, topic, value, key=key, headers=headers, event_time=event_time)
+    def _by_the_loop(self, topic: str, message: OutgoingMessage) -> Position:
+        position = self._loop.call(self._client._publish, topic, message)
         self._by_the_loop_seconds = self._clock.monotonic_seconds()
         return position
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, BinaryIO, Self, Unpack
 
@@ -344,12 +344,25 @@ class Client:
         key: Key = None,
         headers: Headers | None = None,
         event_time: datetime | None = None,
+        deliver_at: datetime | None = None,
+        delay: timedelta | None = None,
+        expires_at: datetime | None = None,
     ) -> Position:
         """Publish one message and return its position once it is stored.
 
-        See `OutgoingMessage` for what a value may be. Raises `OutcomeUnknown` if no acknowledgement came in time.
+        See `OutgoingMessage` for what a value may be, and for the times. Raises `OutcomeUnknown` if no acknowledgement
+        came in time.
         """
-        return self._singles.publish(topic, value, key=key, headers=headers, event_time=event_time)
+        return self._singles.publish(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            event_time=event_time,
+            deliver_at=deliver_at,
+            delay=delay,
+            expires_at=expires_at,
+        )
 
     def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish messages (or bare values) in order, in few requests, one request at a time.
@@ -365,7 +378,8 @@ class Client:
 
         `key`, `value` and `event_time` name columns. Without `value`, the value is the row as a JSON object of all
         columns. A value column that is neither bytes nor text is sent as JSON too. `headers` names a map column, or
-        gives the same headers for all rows. `progress` is called with the number of acknowledged rows and the total.
+        gives the same headers for all rows. `deliver_at`, `delay` and `expires_at` name columns, or give the same time
+        for all. `progress` is called with the number of acknowledged rows and the total.
         If it fails, the error's `published` says what was acknowledged before: go on with
         `table[error.published.count:]`.
         `progress` is called in the client's thread.

@@ -20,7 +20,7 @@ from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.bulk_load.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.errors import CorruptFile, LoadRefused
 from filer.format.digests import NAMES
-from filer.format.headers import first_wrong_headers
+from filer.format.header_columns import first_wrong_headers
 from filer.format.schema import KeyType, ValueType, log_schema
 from filer.format.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parse_footer
 

@@ -18,7 +18,7 @@ from filer.bulk_load.load_rows import first_not_json, first_stray, first_unshowa
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.errors import InvalidInput
 from filer.format.digests import stated_footer_digest
-from filer.format.headers import first_wrong_headers
+from filer.format.header_columns import first_wrong_headers
 from filer.format.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
 from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder, mark_json
 from filer.format.slot_columns import slots_of

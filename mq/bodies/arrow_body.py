@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filer.errors import InvalidInput
-from filer.format.headers import first_wrong_headers
+from filer.format.header_columns import first_wrong_headers
 from filer.format.nulls import null_column
 from filer.format.schema import HEADERS, REF, TIMESTAMP
 from filer.format.text_rows import text_rows

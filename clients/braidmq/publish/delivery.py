@@ -75,6 +75,10 @@ class Delivery:
         self._routes = routes
         self._timeout_seconds = timeout_seconds
 
+    def now_us(self) -> int:
+        """The time, in microseconds since the epoch."""
+        return self._transport.clock.now_us()
+
     async def timed(self, work: Awaitable[T]) -> tuple[T, float]:
         """Return a result, and how many seconds it took."""
         began_seconds = self._transport.clock.monotonic_seconds()

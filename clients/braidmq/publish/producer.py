@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
@@ -113,13 +113,17 @@ class AsyncProducer:
         key: Key = None,
         headers: Headers | None = None,
         event_time: datetime | None = None,
+        deliver_at: datetime | None = None,
+        delay: timedelta | None = None,
+        expires_at: datetime | None = None,
     ) -> AsyncReceipt:
         """Take a message, waiting for room if necessary, and return its receipt: await it for the acknowledgement.
 
         A value longer than the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
         that cannot be sent, `ClientClosed` after `close`, and whatever an upload raises.
         """
-        return await self.send_message(OutgoingMessage(value, key, headers or {}, event_time))
+        times = (event_time, deliver_at, delay, expires_at)
+        return await self.send_message(OutgoingMessage(value, key, headers or {}, *times))
 
     async def send_message(self, message: OutgoingMessage) -> AsyncReceipt:
         """As `send`, for an `OutgoingMessage`."""

@@ -59,15 +59,17 @@ class Publisher:
 
     async def row(self, topic: str, message: OutgoingMessage) -> Row:
         """Return the row of a message. A value above the threshold is uploaded first and sent by reference."""
-        value = message.value
+        value, now_us = message.value, self._delivery.now_us()
         if isinstance(value, Upload):
-            return row_of(message, upload=value)
+            return row_of(message, upload=value, now_us=now_us)
         if hasattr(value, "read"):
-            return row_of(message, upload=await self._uploader.upload(topic, cast(BinaryIO, value)))
-        row = row_of(message, upload=None)
+            upload = await self._uploader.upload(topic, cast(BinaryIO, value))
+            return row_of(message, upload=upload, now_us=now_us)
+        row = row_of(message, upload=None, now_us=now_us)
         if row.value is None or len(row.value) <= self.upload_threshold_bytes:
             return row
-        return row_of(message, upload=await self._uploader.upload(topic, row.value, is_text=row.is_text))
+        upload = await self._uploader.upload(topic, row.value, is_text=row.is_text)
+        return row_of(message, upload=upload, now_us=now_us)
 
     async def publish(self, topic: str, message: OutgoingMessage) -> tuple[PositionRange, ...]:
         """Publish one message."""

@@ -1,9 +1,10 @@
 """What one call of `mq publish` publishes, and how."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from braidmq.json_rows.texts import NonFinite
+from braidmq.publish.encoding.delivery_times import DeliveryTimes
 from mq.cli.publishing.input_forms import Fields, Format
 
 
@@ -13,7 +14,7 @@ class Job:
 
     topic: str
     key: bytes | None
-    headers: dict[str, bytes | str]
+    headers: Mapping[str, bytes]
     files: Sequence[str]
     form: Format | None
     fields: Fields
@@ -23,3 +24,4 @@ class Job:
     non_finite: NonFinite
     dry_run: bool
     skip: int
+    times: DeliveryTimes

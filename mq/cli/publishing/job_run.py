@@ -26,7 +26,7 @@ async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], su
     try:
         await client.topic(job.topic)
         if values:
-            messages = [OutgoingMessage(value, job.key, job.headers) for value in values]
+            messages = [_message(value, job) for value in values]
             await acknowledged(client.publish_many(job.topic, messages), len(messages), summary, SystemClock())
         skip = Skip(job.skip)
         for name in job.files:
@@ -87,8 +87,13 @@ async def _publish_whole(client: AsyncClient, job: Job, name: str, summary: Publ
             source = stack.enter_context(_file(name))
         large = source.seek(0, os.SEEK_END) > _INLINE_BYTES
         source.seek(0)
-        message = OutgoingMessage(source if job.upload or large else source.read(), job.key, job.headers)
+        message = _message(source if job.upload or large else source.read(), job)
         await acknowledged(client.publish_many(job.topic, [message]), 1, summary, SystemClock())
+
+
+def _message(value: bytes | BinaryIO, job: Job) -> OutgoingMessage:
+    times = job.times
+    return OutgoingMessage(value, job.key, job.headers, None, times.deliver_at, times.delay, times.expires_at)
 
 
 def _file(name: str) -> BinaryIO:

@@ -2,12 +2,18 @@
 
 import os
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from braidmq.errors import InvalidArgument
 from braidmq.json_rows.texts import NonFinite
+from braidmq.publish.encoding.delivery_times import DeliveryTimes
 from filer.clock import SystemClock
+from filer.format.headers import wrong_headers
+from filer.quantities import parse_duration_seconds
+from filer.times import moment_of, parse_rfc3339
 from mq.cli.connect import with_client
 from mq.cli.interrupts import INTERRUPTS
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
@@ -84,6 +90,18 @@ def publish(
             "--upload", help="Store each file as an object of its own, however small, and publish a reference to it."
         ),
     ] = False,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            "--delay", metavar="TIME", help="Consumers of queue groups get the messages this much later: 30s, 5m, 2h."
+        ),
+    ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="The same from a time on: 2026-01-31T12:00:00Z.")
+    ] = None,
+    expires_at: Annotated[
+        str | None, typer.Option("--expires-at", metavar="TIME", help="Such consumers get them until then, not after.")
+    ] = None,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
     as_json: Json = False,
@@ -98,7 +116,7 @@ def publish(
     job = Job(
         topic, key_bytes, _headers(header or []), file or ([] if values else [STDIN]), form,
         Fields(key_field, value_field), DEFAULT_NULLS if null is None else null, text, upload, non_finite,
-        dry_run, skip,
+        dry_run, skip, _times(delay, deliver_at, expires_at),
     )  # fmt: skip
     _check_usage(job, contents)
     # Imported here: help, completion and wrong usage come sooner without Arrow.
@@ -117,14 +135,49 @@ def publish(
         summary.show(as_json=as_json)
 
 
-def _headers(words: Sequence[str]) -> dict[str, bytes | str]:
-    headers: dict[str, bytes | str] = {}
+def _headers(words: Sequence[str]) -> dict[str, bytes]:
+    headers: dict[str, bytes] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name:
             raise typer.BadParameter(f"{word!r} does not have the form NAME=VALUE", param_hint="--header")
+        if name in headers:
+            raise typer.BadParameter(f"the header {name!r} is given twice: give each name once", param_hint="--header")
         headers[name] = os.fsencode(value)
+    if (reason := wrong_headers([*headers.items()])) is not None:
+        raise typer.BadParameter(reason, param_hint="--header")
     return headers
+
+
+def _times(delay: str | None, deliver_at: str | None, expires_at: str | None) -> DeliveryTimes:
+    times = DeliveryTimes(
+        None if deliver_at is None else _time(deliver_at, "--deliver-at"),
+        None if delay is None else _delay(delay),
+        None if expires_at is None else _time(expires_at, "--expires-at"),
+    )
+    try:
+        times.headers(SystemClock().now_us())
+    except InvalidArgument as error:
+        raise typer.BadParameter(str(error), param_hint="--delay, --deliver-at, --expires-at") from error
+    return times
+
+
+def _time(text: str, option: str) -> datetime:
+    try:
+        return moment_of(parse_rfc3339(text))
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"it must be an RFC 3339 time such as 2026-01-31T12:00:00Z, not {text!r}", param_hint=option
+        ) from error
+
+
+def _delay(text: str) -> timedelta:
+    try:
+        return timedelta(seconds=parse_duration_seconds(text))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"it must be a number with a unit, such as 30s, 5m, 2h or 1d, not {text!r}", param_hint="--delay"
+        ) from error
 
 
 def _check_usage(job: Job, values: Sequence[bytes]) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from braidmq import AsyncClient
+from braidmq.publish.encoding.outgoing import Headers
 from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.failures import CommandFailed
@@ -41,6 +42,9 @@ async def publish_rows(
                 value=plan.value,
                 headers=plan.headers,
                 non_finite=plan.non_finite,
+                deliver_at=plan.deliver_at,
+                delay=plan.delay,
+                expires_at=plan.expires_at,
                 first_row=plan.first_row,
             )
             await acknowledged(publishing, table.num_rows, summary, SystemClock())
@@ -62,14 +66,22 @@ async def preview_rows(job: Job, name: str, form: Format, skip: Skip, preview: P
 
 def _messages(job: Job, batch: Batch, first_row: int, skip: Skip) -> tuple[pa.Table, TablePlan]:
     """What is to be published of a batch as a table, and which of its columns is which part of a message."""
-    headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
+    headers: Headers = {**_JSON_HEADER, **job.headers} if batch.is_json else job.headers
     skipped = skip.take(batch.table.num_rows)
     table, key = batch.table.slice(skipped), batch.key
     if key is None and job.key is not None:
         key = "key"
         table = table.append_column(key, pa.repeat(job.key, table.num_rows))
     plan = TablePlan(
-        key=key, value=batch.value, headers=headers or None, non_finite=job.non_finite, first_row=first_row + skipped
+        key=key,
+        value=batch.value,
+        headers=headers or None,
+        non_finite=job.non_finite,
+        deliver_at=job.times.deliver_at,
+        delay=job.times.delay,
+        expires_at=job.times.expires_at,
+        first_row=first_row + skipped,
+        now_us=SystemClock().now_us(),
     )
     return table, plan
 

@@ -61,7 +61,9 @@ def test_a_day_in_the_life(sync: Client, broker: FakeBroker) -> None:
 
 def test_what_is_read_and_sent_shows_itself_without_filling_the_screen(sync: Client, broker: FakeBroker) -> None:
     broker.add_topic("t")
-    assert repr(OutgoingMessage("x", key="k")) == "OutgoingMessage(value='x', key='k', headers={}, event_time=None)"
+    assert repr(OutgoingMessage("x", key="k")) == (
+        "OutgoingMessage(value='x', key='k', headers={}, event_time=None, deliver_at=None, delay=None, expires_at=None)"
+    )
     sync.publish_many("t", ["short", "x" * 900])
     browsing = sync.browse("t")
     short, long = browsing

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from braidmq.errors import InvalidArgument
 from braidmq.json_rows.plain_values import value_json
+from braidmq.publish.encoding.delivery_times import DeliveryTimes, check_given_once
 from braidmq.short_reprs import short_repr
 from braidmq.times import microseconds
 
@@ -43,13 +44,17 @@ class OutgoingMessage:
     `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, times, lists
     and dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is
     sent by reference. In a topic of JSON a text is a JSON string, and bytes are JSON text. `key`: a whole number is
-    sent as text.
+    sent as text. Consumers of queue groups get the message from `deliver_at` on, or after a `delay` from when it is
+    sent, and not from `expires_at` on.
     """
 
     value: Value
     key: Key = None
     headers: Headers = field(default_factory=dict)
     event_time: datetime | None = None
+    deliver_at: datetime | None = None
+    delay: timedelta | None = None
+    expires_at: datetime | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -80,15 +85,19 @@ def row_headers_bytes(headers: Iterable[tuple[str, bytes]]) -> int:
     return sum(len(name) + len(value) + ROW_OVERHEAD_BYTES for name, value in headers)
 
 
-def row_of(message: OutgoingMessage, *, upload: Upload | None) -> Row:
-    """Return the row of a message. Its value is `upload` if that is given."""
+def row_of(message: OutgoingMessage, *, upload: Upload | None, now_us: int) -> Row:
+    """Return the row of a message that is sent now. Its value is `upload` if that is given."""
     value, is_json = (None, False) if upload is not None else value_bytes(message.value)
     given: object = message.headers
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"headers are a dictionary of text to bytes or text, and not {_article(given)}")
     headers = tuple((name, _header_bytes(name, each)) for name, each in given.items())
-    if is_json and CONTENT_TYPE not in message.headers:
+    if is_json and not any(name.lower() == CONTENT_TYPE for name, _ in headers):
         headers += ((CONTENT_TYPE, JSON_TYPE),)
+    if times := DeliveryTimes(message.deliver_at, message.delay, message.expires_at):
+        told = times.headers(now_us)
+        check_given_once(message.headers, told)
+        headers += told
     moment = message.event_time
     event_time_us = None if moment is None else microseconds(moment)
     is_text = upload is None and isinstance(message.value, str)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypedDict, get_args
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ from braidmq.json_rows.encoding import json_values, rows_to_json
 from braidmq.json_rows.plain import plain_column, plain_type
 from braidmq.json_rows.refusal import shown
 from braidmq.json_rows.texts import NonFinite
+from braidmq.publish.encoding.delivery_times import check_given_once, delay_us, time_headers
 from braidmq.publish.encoding.outgoing import CONTENT_TYPE, JSON_TYPE, Headers
-from braidmq.times import EventTimeUnit
+from braidmq.times import EventTimeUnit, microseconds
 from filer.format.schema import HEADERS, TIMESTAMP
 from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
@@ -28,8 +30,9 @@ class Columns(TypedDict, total=False):
 
     Without `value`, the value is the row as a JSON object. `headers` is a map column, or the same headers for all.
     `event_time_unit` says what an event time column of whole numbers counts since 1970. `non_finite` says what NaN and
-    infinities become in JSON, which has no such numbers: they are refused by default. `first_row` is the number of the
-    first row in errors.
+    infinities become in JSON, which has no such numbers: they are refused by default. `deliver_at`, `delay` and
+    `expires_at` are columns of times with a zone and of durations, or the same for all. `first_row` is the number of
+    the first row in errors.
     """
 
     key: str | None
@@ -38,6 +41,9 @@ class Columns(TypedDict, total=False):
     event_time: str | None
     event_time_unit: EventTimeUnit | None
     non_finite: NonFinite
+    deliver_at: str | datetime | None
+    delay: str | timedelta | None
+    expires_at: str | datetime | None
     first_row: int
 
 
@@ -47,7 +53,8 @@ class TablePlan:
 
     If `value` is None, the value is the row as a JSON object. `headers` is a column, or the same headers for all.
     `event_time_unit` is for an event time of whole numbers, `non_finite` is what NaN and infinities become in JSON.
-    Errors count rows from `first_row`.
+    `deliver_at`, `delay` (from `now_us` on) and `expires_at` are columns, or the same for all. Errors count rows from
+    `first_row`.
     """
 
     key: str | None = None
@@ -56,7 +63,11 @@ class TablePlan:
     event_time: str | None = None
     event_time_unit: EventTimeUnit | None = None
     non_finite: NonFinite = "refuse"
+    deliver_at: str | datetime | None = None
+    delay: str | timedelta | None = None
+    expires_at: str | datetime | None = None
     first_row: int = 0
+    now_us: int | None = None
 
     def check(self, table: pa.Table) -> None:
         """Raise `InvalidArgument` for a column that the table does not have, or has more than once."""
@@ -67,11 +78,21 @@ class TablePlan:
                 raise InvalidArgument(unknown_name("event_time_unit", self.event_time_unit, get_args(EventTimeUnit)))
             if self.event_time is None:
                 raise InvalidArgument("event_time_unit needs event_time, the column whose numbers it is about")
-        for name in (self.key, self.value, self.headers, self.event_time):
-            if isinstance(name, str) and name not in table.column_names:
+        if self.delay is not None and self.deliver_at is not None:
+            raise InvalidArgument("give delay or deliver_at, not both")
+        if self.delay is not None and self.now_us is None:
+            raise InvalidArgument("a bulk load has the same rows each time it runs: give deliver_at, and no delay")
+        for name in self.columns:
+            if name not in table.column_names:
                 raise InvalidArgument(unknown_name("column", name, table.column_names))
-            if isinstance(name, str) and table.column_names.count(name) > 1:
+            if table.column_names.count(name) > 1:
                 raise InvalidArgument(f"several columns are named {name!r}: rename all but one")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that become a part of a message by their name."""
+        parts = (self.key, self.value, self.headers, self.event_time, self.deliver_at, self.delay, self.expires_at)
+        return [each for each in parts if isinstance(each, str)]
 
 
 def arrow_table(frame: Any) -> pa.Table:
@@ -109,7 +130,7 @@ def _message_columns(table: pa.Table, plan: TablePlan, first_row: int) -> pa.Tab
     columns: dict[str, Any] = {}
     columns["key"] = pa.nulls(table.num_rows, pa.binary()) if plan.key is None else _key(table[plan.key])
     columns["value"], is_json = _value(table, plan, first_row)
-    headers = _headers(table, plan.headers, is_json=is_json)
+    headers = _with_times(_headers(table, plan.headers, is_json=is_json), table, plan, first_row)
     if headers is not None:
         columns["headers"] = headers
     if plan.event_time is not None:
@@ -156,6 +177,58 @@ def _headers(table: pa.Table, given: str | Headers | None, *, is_json: bool) -> 
         raise InvalidArgument(f"headers map text to bytes or text, not {given}") from failure
 
 
+def _with_times(headers: Any, table: pa.Table, plan: TablePlan, first_row: int) -> Any:
+    """The headers column, and what says when each message is delivered."""
+    if plan.deliver_at is plan.delay is plan.expires_at is None:
+        return headers
+    now_us = plan.now_us or 0
+    deliver_at, expires_at = (_moments(table, each, first_row) for each in (plan.deliver_at, plan.expires_at))
+    if plan.delay is not None:
+        delays = _delays_us(table, plan.delay, first_row)
+        deliver_at = [None if delay is None else now_us + delay for delay in delays]
+    given: list[Any] = [None] * table.num_rows if headers is None else headers.to_pylist()
+    rows: list[Any] = []
+    for row, (pairs, due_us, end_us) in enumerate(zip(given, deliver_at, expires_at, strict=True), first_row):
+        try:
+            # A table may have waited for long: what was due by then is due at once.
+            told = time_headers(due_us, end_us, EARLIEST_US)
+            check_given_once((name for name, _ in pairs or ()), told)
+        except InvalidArgument as failure:
+            raise InvalidArgument(f"row {row} of the table: {failure}") from failure
+        rows.append([*(pairs or ()), *told] or None)
+    return pa.array(rows, HEADERS)
+
+
+def _moments(table: pa.Table, given: str | datetime | None, first_row: int) -> list[int | None]:
+    """The time of each row, in microseconds since the epoch."""
+    if not isinstance(given, str):
+        return [None if given is None else microseconds(given)] * table.num_rows
+    kind = plain_type(table[given].type)
+    has_zone = pa.types.is_string(kind) or pa.types.is_null(kind) or (pa.types.is_timestamp(kind) and kind.tz)
+    if not has_zone:
+        raise InvalidArgument(
+            f"column {given!r} of type {table[given].type} has no times with a zone: give timestamps with one, or text "
+            "of RFC 3339"
+        )
+    times = _event_time(given, table[given], None, first_row, what="time of delivery")
+    _check_years(given, times, None, first_row, what="time of delivery")
+    return list(times.cast(pa.int64()).to_pylist())
+
+
+def _delays_us(table: pa.Table, given: str | timedelta, first_row: int) -> list[int | None]:
+    """The delay of each row, in microseconds."""
+    if not isinstance(given, str):
+        return [delay_us(given)] * table.num_rows
+    column = table[given]
+    if not pa.types.is_duration(column.type) and not pa.types.is_null(column.type):
+        raise InvalidArgument(f"column {given!r} of type {column.type} has no delays: give durations")
+    try:
+        delays = column.cast(pa.duration("us"), safe=False).to_pylist()
+        return [None if each is None else delay_us(each) for each in delays]
+    except (InvalidArgument, OverflowError) as failure:
+        raise InvalidArgument(f"column {given!r}, from row {first_row} of the table on: {failure}") from failure
+
+
 def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
     try:
         return column.cast(HEADERS)
@@ -165,7 +238,9 @@ def _header_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
         ) from failure
 
 
-def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None, first_row: int) -> Any:
+def _event_time(
+    name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit | None, first_row: int, *, what: str = "event time"
+) -> Any:
     """Times in microseconds UTC. Text is read as RFC 3339; times without a zone are taken as UTC.
 
     Raises `InvalidArgument` with the first row that has no such time.
@@ -178,8 +253,8 @@ def _event_time(name: str, column: "pa.ChunkedArray[Any]", unit: EventTimeUnit |
         where = f"column {name!r} of type {column.type}, row {first_row + row}"
         if pa.types.is_string(kind):
             text = plain_column(column)[row].as_py()
-            raise InvalidArgument(f"{where}: {shown(text)} cannot be the event time: {_right_text(text)}") from failure
-        raise InvalidArgument(f"{where} cannot be the event time: it {_outside(unit)}") from failure
+            raise InvalidArgument(f"{where}: {shown(text)} cannot be the {what}: {_right_text(text)}") from failure
+        raise InvalidArgument(f"{where} cannot be the {what}: it {_outside(unit)}") from failure
 
 
 def _times(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> Any:
@@ -218,13 +293,15 @@ def _right_text(text: str) -> str:
     return "it has no zone; in UTC it ends with Z, as in 2026-03-01T04:00:00Z"
 
 
-def _check_years(name: str, times: Any, unit: EventTimeUnit | None, first_row: int) -> None:
+def _check_years(
+    name: str, times: Any, unit: EventTimeUnit | None, first_row: int, *, what: str = "event time"
+) -> None:
     """Raises `InvalidArgument` for a time that has no RFC 3339 text, as numbers of a finer unit mostly come out."""
     micros = times.cast(pa.int64())
     outside = pc.or_(pc.less(micros, EARLIEST_US), pc.greater(micros, LATEST_US))
     row = pc.index(outside, pa.scalar(True)).as_py()
     if row >= 0:
-        raise InvalidArgument(f"column {name!r}, row {first_row + row}: the event time {_outside(unit)}")
+        raise InvalidArgument(f"column {name!r}, row {first_row + row}: the {what} {_outside(unit)}")
 
 
 def _outside(unit: EventTimeUnit | None) -> str:

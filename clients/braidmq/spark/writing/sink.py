@@ -40,7 +40,7 @@ class BatchWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        check_rows(schema)
+        check_rows(schema, delivery=True)
         self._options = options
         self._writer = options.producer_id or f"spark.{SystemClock().ulid()}"
 
@@ -53,7 +53,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Publishes the rows of each micro-batch, each partition in order."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        check_rows(schema)
+        check_rows(schema, delivery=True)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -23,6 +23,7 @@ from braidmq.publish.encoding.tables import Columns, TablePlan, event_time_type,
 from braidmq.publish.publisher import REQUEST_BYTES
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.pandas_warning import ignore_pandas_warning
+from filer.clock import SystemClock
 from filer.format.schema import HEADERS, TIMESTAMP
 from filer.nearest import unknown_name
 
@@ -38,9 +39,9 @@ def to_messages(frame: DataFrame, **columns: Unpack[Columns]) -> DataFrame:
     form in JSON, and `InvalidArgument` for an event time that has no times. A value that would not keep its meaning
     fails its task, with the column and the row of the task.
     """
-    plan = TablePlan(**columns)
-    for name in (plan.key, plan.value, plan.headers, plan.event_time):
-        if isinstance(name, str) and name not in frame.columns:
+    plan = TablePlan(**columns, now_us=SystemClock().now_us())
+    for name in plan.columns:
+        if name not in frame.columns:
             raise InvalidOption(unknown_name("column", name, frame.columns))
     if len(set(frame.columns)) < len(frame.columns):
         raise InvalidOption(f"two columns have the same name, of {', '.join(frame.columns)}: rename one")

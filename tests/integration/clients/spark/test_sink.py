@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -73,3 +74,17 @@ def test_other_rows_under_the_same_name_are_refused(client: Client, topic: str) 
     with pytest.raises(InvalidArgument, match=r"has 6 rows, but had 7 the first time"):
         publish(client, topic, 0, rows=ROWS - 1)
     assert values(client, topic) == list(range(BATCHES * ROWS))
+
+
+def test_columns_say_when_messages_are_delivered(client: Client, topic: str) -> None:
+    later, hour = datetime(2999, 1, 31, 12, tzinfo=UTC), timedelta(hours=1)
+    times = {"deliver_at": [later, None], "expires_at": [None, later]}
+    zone = pa.timestamp("us", "UTC")
+    batch = pa.record_batch({"value": ["a", "b"], **{name: pa.array(each, zone) for name, each in times.items()}})
+    delayed = pa.record_batch({"value": ["c"], "delay": pa.array([hour], pa.duration("us"))})
+    publish_partition(iter([batch, delayed]), WriteOptions(Source(client.url, topic)), "spark.query.0", batch=0)
+    at = b"2999-01-31T12:00:00.000000Z"
+    found = {message.value: dict(message.headers) for message in client.browse(topic)}
+    assert found[b"a"] == {"braid-deliver-at": at}
+    assert found[b"b"] == {"braid-expires-at": at}
+    assert found[b"c"].keys() == {"braid-deliver-at"}

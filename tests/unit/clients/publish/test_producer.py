@@ -325,7 +325,7 @@ async def test_a_failure_after_a_wait_that_ended_is_raised_by_flush(
 ) -> None:
     broker.add_topic("t")
     broker.gate.clear()
-    broker.faults.append(Fault(response=problem(422, "invalid-request")))
+    broker.faults.append(Fault(response=problem(422, "invalid-request"), after=True))
     producer = client.producer("t", linger_seconds=0)
     receipt = await producer.send("a")
     with pytest.raises(TimeoutError):

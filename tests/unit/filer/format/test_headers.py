@@ -4,7 +4,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from filer.format.headers import first_wrong_headers, wrong_headers
+from filer.format.header_columns import first_wrong_headers
+from filer.format.headers import wrong_headers
 from filer.format.schema import HEADERS
 
 NAMES = st.sampled_from(["a", "b", "A", "braid-deliver-at", "Braid-Deliver-At", "braid-expires-at"])

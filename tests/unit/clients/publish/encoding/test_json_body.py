@@ -25,7 +25,7 @@ COLUMNS = Columns("binary", "binary")
 
 @given(st.lists(MESSAGES, min_size=1, max_size=MOST_ROWS))
 def test_the_broker_reads_the_rows_that_were_sent(messages: list[OutgoingMessage]) -> None:
-    rows = [row_of(each, upload=None) for each in messages]
+    rows = [row_of(each, upload=None, now_us=0) for each in messages]
     decoded = at_once(decode_json(json_body(RowColumns.of(rows)), COLUMNS)).batch.to_pylist()
     assert [(row["key"], row["value"], row["headers"]) for row in decoded] == [
         (row.key, row.value, list(row.headers) or None) for row in rows
@@ -35,7 +35,7 @@ def test_the_broker_reads_the_rows_that_were_sent(messages: list[OutgoingMessage
 def test_many_large_and_special_rows_go_as_arrow() -> None:
     assert fits_json(RowColumns.of([SMALL] * MOST_ROWS))
     assert not fits_json(RowColumns.of([SMALL] * (MOST_ROWS + 1)))
-    timed = row_of(OutgoingMessage("x", event_time=datetime(2024, 5, 1, tzinfo=UTC)), upload=None)
-    uploaded = row_of(OutgoingMessage(None), upload=Upload("id", 3, "00"))
+    timed = row_of(OutgoingMessage("x", event_time=datetime(2024, 5, 1, tzinfo=UTC)), upload=None, now_us=0)
+    uploaded = row_of(OutgoingMessage(None), upload=Upload("id", 3, "00"), now_us=0)
     for large in ([Row(None, bytes(MOST_BYTES), (), None, None)], [timed], [SMALL, uploaded]):
         assert not fits_json(RowColumns.of(large))

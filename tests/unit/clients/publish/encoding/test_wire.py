@@ -13,13 +13,13 @@ def read(body: pa.Buffer) -> pa.Table:
 
 
 def test_rows_carry_only_the_columns_they_need() -> None:
-    plain = rows_table(RowColumns.of([row_of(OutgoingMessage(b"v", "k"), upload=None)]))
+    plain = rows_table(RowColumns.of([row_of(OutgoingMessage(b"v", "k"), upload=None, now_us=0)]))
     assert plain.to_pylist() == [{"key": b"k", "value": b"v"}]
     full = rows_table(
         RowColumns.of(
             [
-                row_of(OutgoingMessage({"a": 1}, headers={"x": "y"}), upload=None),
-                row_of(OutgoingMessage(None), upload=Upload("u1", 3, "abc")),
+                row_of(OutgoingMessage({"a": 1}, headers={"x": "y"}), upload=None, now_us=0),
+                row_of(OutgoingMessage(None), upload=Upload("u1", 3, "abc"), now_us=0),
             ]
         )
     )
@@ -36,7 +36,7 @@ def test_rows_carry_only_the_columns_they_need() -> None:
 
 def test_an_ipc_body_tells_which_rows_were_given_as_text() -> None:
     messages = [OutgoingMessage(value) for value in ("a", b"b", None, "c")]
-    body = read(ipc_bytes(rows_table(RowColumns.of(row_of(each, upload=None) for each in messages)).slice(1)))
+    body = read(ipc_bytes(rows_table(RowColumns.of(row_of(each, upload=None, now_us=0) for each in messages)).slice(1)))
     assert body.schema.names == ["key", "value"]
     told = text_rows(body.schema.metadata, body.num_rows)
     assert told is not None
