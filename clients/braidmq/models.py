@@ -370,13 +370,14 @@ class GroupSummary(_Answer):
 
 
 class GroupLag(_Answer):
-    """How far a group is behind: the messages that are not done, and the age of the oldest of them in seconds.
+    """How far a group is behind: the messages that are not done, and for how many seconds the oldest has been due.
 
-    `at_most`: there are too many messages of other members of the topic group to count them, so it may be less.
+    `seconds` is None where that message cannot be read. `at_most`: there are too many messages of other members of the
+    topic group to count them, so it may be less.
     """
 
     messages: int
-    seconds: float
+    seconds: float | None
     at_most: bool = False
 
 
@@ -453,11 +454,14 @@ class GroupDescription(_Answer):
     """A consumer group: its settings, its lag, and what has become of messages.
 
     A stream group has `members` and `segments`; the other counts but `skipped` are those of a queue group.
-    `in_flight` messages were handed out, and their leases run. `waiting_consumers` wait for messages. `dead` messages
-    were given up, `expired` before anybody had them; `skipped` ones were removed by retention first. `coordinator` is
-    the broker that runs the group. `consumers` are the 100 that have most messages, and `more_consumers` the number of
-    the others. `dead_letters_delayed`: some cannot be stored now. `created` says whether this call of `create` has made
-    it, and if it did not, `differs` what it ignored for that: `from`, since a group that exists stays where it is.
+    `delayed` messages are not due yet, and no part of the lag. `in_flight` messages were handed out, and their
+    leases run. `waiting_consumers` wait for messages. `dead` are the dead letters that are open: neither redriven
+    nor discarded; `dead_total` messages were ever given up. `expired` ones had expired before anybody had them;
+    `skipped` ones were removed by retention first. `delayed` and `dead_total` are None while a broker of an earlier
+    version coordinates the group: then `lag` and `dead` tell all. `coordinator` is the broker that runs the group.
+    `consumers` are the 100 that have most messages, and `more_consumers` the number of the others.
+    `dead_letters_delayed`: some cannot be stored now. `created` says whether this call of `create` has made it, and
+    if it did not, `differs` what it ignored for that: `from`, since a group that exists stays where it is.
     """
 
     topic: str
@@ -465,11 +469,13 @@ class GroupDescription(_Answer):
     settings: dict[str, Any]
     lag: GroupLag
     coordinator: str | None = None
+    delayed: int | None = None
     in_flight: int = 0
     waiting_consumers: int = 0
     consumers: list[GroupConsumer] = Field(default_factory=list)
     more_consumers: int = 0
     dead: int = 0
+    dead_total: int | None = None
     expired: int = 0
     skipped: int = 0
     dead_letters_delayed: DelayedDeadLetters | None = None

@@ -16,24 +16,51 @@ class Timed(NamedTuple):
     due_ms: int | None
 
 
+class Times(NamedTuple):
+    """When a message may be handed out, and when it has expired, in ms of the epoch; None: its headers do not tell."""
+
+    due_ms: int | None
+    expires_ms: int | None
+
+    def is_delayed(self, now_ms: int) -> bool:
+        """Whether it is not due yet."""
+        return self.due_ms is not None and self.due_ms > now_ms
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether nobody gets it any more."""
+        return self.expires_ms is not None and self.expires_ms <= now_ms
+
+
+def times_of(headers: pa.ChunkedArray) -> dict[int, Times]:
+    """By row, the times that the column `headers` tells; rows without any are left out.
+
+    Names are the same in upper and lower case. Times that are not RFC 3339, which earlier versions stored, are none.
+    """
+    if headers.null_count == len(headers):
+        return {}
+    names = {name for chunk in headers.chunks for name in chunk.keys.dictionary_encode().dictionary.to_pylist()}
+    if not any(name.lower() in TIMES for name in names):
+        return {}
+    found: dict[int, Times] = {}
+    for row, pairs in enumerate(headers.to_pylist()):
+        given = {name.lower(): value for name, value in pairs or ()}
+        times = Times(_ms(given.get(DELIVER_AT)), _ms(given.get(EXPIRES_AT)))
+        if times != (None, None):
+            found[row] = times
+    return found
+
+
 def timed_rows(headers: pa.ChunkedArray, now_ms: int) -> list[Timed]:
-    """The messages that are delayed or have expired, by the column `headers`. Names are the same in
-    upper and lower case. Times that are not RFC 3339, which earlier versions stored, are none.
+    """The messages that are delayed or have expired, by the column `headers`. Those that have expired are not delayed.
 
     Delays are rounded up to a tenth of a second, so that there are only so many different ones.
     """
-    if headers.null_count == len(headers):
-        return []
-    names = {name for chunk in headers.chunks for name in chunk.keys.dictionary_encode().dictionary.to_pylist()}
-    if not any(name.lower() in TIMES for name in names):
-        return []
     found: list[Timed] = []
-    for row, pairs in enumerate(headers.to_pylist()):
-        given = {name.lower(): value for name, value in pairs or ()}
-        if (expires_ms := _ms(given.get(EXPIRES_AT))) is not None and expires_ms <= now_ms:
+    for row, times in times_of(headers).items():
+        if times.is_expired(now_ms):
             found.append(Timed(row, None))
-        elif (due_ms := _ms(given.get(DELIVER_AT))) is not None and due_ms > now_ms:
-            found.append(Timed(row, -(-due_ms // _TICK_MS) * _TICK_MS))
+        elif times.due_ms is not None and times.due_ms > now_ms:
+            found.append(Timed(row, -(-times.due_ms // _TICK_MS) * _TICK_MS))
     return found
 
 

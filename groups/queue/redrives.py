@@ -40,6 +40,11 @@ class Redrives:
         settled = self._settled.get(topic, {}).get(segment)
         return settled is not None and offset in settled
 
+    def settled(self, topic: str, segment: int) -> list[tuple[int, int]]:
+        """The letters of a segment that were redriven, or are to be looked at no more."""
+        settled = self._settled.get(topic, {}).get(segment)
+        return [] if settled is None else settled.ranges()
+
     def skip(self, topic: str, segment: int, offset: int) -> int:
         """The first offset from that one on which is not settled."""
         settled = self._settled.get(topic, {}).get(segment)

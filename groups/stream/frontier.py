@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from filer.topic.positions import advance, earliest, passed_by
-from filer.topic.topic_state import TopicState
+from filer.topic.topic_state import Segment, TopicState
 from groups.records import Done, Entered
+from groups.removed import removed_from
 
 
 class Advance(NamedTuple):
@@ -16,24 +17,34 @@ class Advance(NamedTuple):
     skipped: list[Done]
 
 
-def advance_of(state: TopicState, positions: Mapping[int, int]) -> Advance:
+def advance_of(state: TopicState, positions: Mapping[int, int], lives: Mapping[int, Segment] | None = None) -> Advance:
     """How a group goes on from its committed positions. A successor is entered when all predecessors are drained.
 
-    A state that is older than the positions says nothing about them. Of a segment that retention has removed as a
-    whole nobody knows any more where it ended, so nobody can count what was skipped.
+    A state that is older than the positions says nothing about them. `lives` are segments that retention has removed as
+    a whole, as they were: of others nobody knows where they ended, so what was skipped of them is not counted.
     """
     if any(segment >= state.next_segment for segment in positions):
         return Advance([], [], [])
-    kept, skipped = dict[int, int](), list[Done]()
-    for segment_id, position in positions.items():
-        if (segment := state.segment(segment_id)) is not None:
-            kept[segment_id] = max(position, segment.start_offset)
-            if position < segment.start_offset:
-                skipped.append(Done(segment_id, position, segment.start_offset))
+    skipped = removed_from(state, positions, lives or {})
+    kept = {
+        segment_id: max(position, segment.start_offset)
+        for segment_id, position in positions.items()
+        if (segment := state.segment(segment_id)) is not None
+    }
     if len(kept) < len(positions):
         behind = passed_by(state, kept)
         kept.update((each, start) for each, start in earliest(state).items() if each not in behind | kept.keys())
     reached = advance(state, kept)
-    entered = [Entered(segment, position) for segment, position in reached.items() if segment not in positions]
+    starts = {each.segment: each.start for each in skipped}
+    entered = [
+        Entered(segment, starts.pop(segment, position))
+        for segment, position in reached.items()
+        if segment not in positions
+    ]
+    # What the group never came to is entered and left at once, so that what was in it is told as skipped.
+    gone = [segment for segment in starts if segment not in positions and segment not in reached]
+    entered += [Entered(segment, starts[segment]) for segment in gone if state.segment(segment) is None]
     left = [segment for segment in positions if segment not in reached]
-    return Advance(entered, left, skipped)
+    left += [segment for segment in gone if state.segment(segment) is None]
+    known = positions.keys() | {each.segment for each in entered}
+    return Advance(entered, left, [each for each in skipped if each.segment in known])

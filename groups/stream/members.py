@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from filer.topic.topic_state import TopicState
+from filer.topic.topic_state import Segment, TopicState
 from groups.records import Committed, Given, Gone, Joined, Membership
 from groups.stream.assignment import assign, weights_of
 from groups.stream.frontier import advance_of
@@ -208,16 +208,17 @@ class StreamMembers:
         """When the next session may end."""
         return min((self._until_ms[member] for member in self.progress.members), default=None)
 
-    def plan(self, state: TopicState, rates: Mapping[int, float]) -> None:
+    def plan(self, state: TopicState, rates: Mapping[int, float], lives: Mapping[int, Segment] | None = None) -> None:
         """Have the group go on along the lineage of segments, and have its members get them.
 
-        `rates` is the traffic of segments. What is free is part of the next record; what is not, and is to move, is
-        asked back. Everything is decided by what is stored, and only one such decision is on its way.
+        `rates` is the traffic of segments, `lives` are those that retention has removed, as they were. What is free
+        is part of the next record; what is not, and is to move, is asked back. Everything is decided by what is
+        stored, and only one such decision is on its way.
         """
         if self._is_planned:
             return
         self.must_plan = False
-        advance = advance_of(state, self.progress.positions())
+        advance = advance_of(state, self.progress.positions(), lives)
         leaving = {*advance.left, *(each.segment for each in advance.skipped)}
         if leaving & self._undecided:
             self.must_plan = True

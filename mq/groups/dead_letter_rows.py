@@ -1,10 +1,12 @@
 """A dead letter as a row of its topic, and as it is published to the topic it came from again."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from filer.format.headers import DELIVER_AT, EXPIRES_AT
 from filer.format.schema import TOPIC_FIELD, rows_schema
@@ -70,6 +72,15 @@ def of_group(headers: Iterable[tuple[str, bytes]] | None, topic: str, group: str
     """Whether a dead letter is of that group."""
     told = dict(headers or ())
     return told.get(TOPIC) == topic.encode() and told.get(GROUP) == group.encode()
+
+
+def rows_of_group(headers: pa.ChunkedArray, topic: str, group: str) -> list[int]:
+    """The rows of a page of dead letters that are of that group, as `of_group` tells of one."""
+    if not len(headers):
+        return []
+    lookup = partial(pc.map_lookup, headers, occurrence="last")
+    is_own = pc.and_(pc.equal(lookup(TOPIC), topic.encode()), pc.equal(lookup(GROUP), group.encode()))
+    return [row for row, own in enumerate(is_own.to_pylist()) if own]
 
 
 def member_of(headers: Iterable[tuple[str, bytes]] | None) -> str | None:

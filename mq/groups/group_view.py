@@ -8,6 +8,7 @@ from typing import NamedTuple
 from filer.segment.read_room import ReadRoom
 from filer.topic.topic_state import TopicState
 from groups.queue.backlog import Seen, State
+from groups.queue.message_times import timed_rows
 from groups.queue.progress import QueueProgress
 from mq.groups.dead_letter_rows import deliveries_of, of_group
 from mq.groups.group_source import GroupSource
@@ -58,12 +59,20 @@ def places(
 
 
 async def read_places(
-    source: GroupSource, ranges: Sequence[Seen], *, room: ReadRoom, after: Place | None, most: int, max_bytes: int
+    source: GroupSource,
+    ranges: Sequence[Seen],
+    *,
+    room: ReadRoom,
+    after: Place | None,
+    most: int,
+    max_bytes: int,
+    now_ms: int,
 ) -> Shown:
     """The messages of these ranges that come behind `after`.
 
-    Of a member of a topic group, it goes on past other members' messages for `MOST_PASSED_PAGES` only; then the next
-    page may find more. Raises as `TopicReader.read_segment` and `GroupSource.view`.
+    Of what nobody has looked at, its own headers tell what is delayed; what has expired is left out: nobody gets it.
+    It goes on past that, and past messages of other members of a topic group, for `MOST_PASSED_PAGES` only; then the
+    next page may find more. Raises as `TopicReader.read_segment` and `GroupSource.view`.
     """
     view = await source.view()
     whole, own = source.make_reader(TopicView(view.runtime), room=room), source.make_reader(view, room=room)
@@ -80,12 +89,29 @@ async def read_places(
             run = await reader.read_segment(seen.segment, offset, max_rows=rows, max_bytes=free_bytes)
             if run.end <= offset or run.end - run.table.num_rows >= stop:
                 break
-            passed_pages += not run.table.num_rows
             end = int(min(run.end, stop))
             table = run.table if end == run.end else run.table.slice(0, run.table.num_rows - (run.end - end))
-            shown.add(seen, Run.of(run.segment, end, as_shown(view, table)))
+            rows_before = shown.rows
+            _show(shown, seen, Run.of(run.segment, end, as_shown(view, table)), now_ms)
+            passed_pages += shown.rows == rows_before
             offset = run.end
     return shown
+
+
+def _show(shown: Shown, seen: Seen, run: Run, now_ms: int) -> None:
+    """Show a page of a range: of one that nobody has looked at, each message that is delayed by itself."""
+    if seen.stop >= 0:
+        shown.add(seen, run)
+        return
+    offsets, begin = run.table["_offset"], 0
+    for row, due_ms in timed_rows(run.table["headers"], now_ms):
+        offset = offsets[row].as_py()
+        if row > begin:
+            shown.add(seen, Run.of(run.segment, offset, run.table.slice(begin, row - begin)))
+        if due_ms is not None:
+            shown.add(seen._replace(due_ms=due_ms), Run.of(run.segment, offset + 1, run.table.slice(row, 1)))
+        begin = row + 1
+    shown.add(seen, Run.of(run.segment, run.end, run.table.slice(begin)))
 
 
 async def read_dead_letters(

@@ -1,47 +1,105 @@
 """How far behind a group is, in messages and in seconds."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from filer.clock import Clock
+from filer.errors import BraidError
 from filer.topic.positions import passed_by
-from filer.topic.topic_state import TopicState
+from filer.topic.topic_state import Segment, TopicState
 from groups.fold import GroupProgress
-from groups.offset_set import OffsetSet
+from groups.offset_set import OffsetSet, ranges_of
+from groups.queue.message_times import Times, times_of
 from groups.queue.progress import QueueProgress
+from groups.records import Done
+from groups.removed import removed_from
 from groups.stream.progress import StreamProgress
 from mq.groups.group_source import GroupSource
+from mq.groups.removed_segments import removed_segments
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_view import TopicView
 
 COUNTED_ROWS, COUNTED_BYTES = 10_000, 1024 * 1024
-"""To count messages of a member of a topic group, so many of all members are looked at, about so much at a time."""
+"""Of what nobody has looked at for a group, so many messages of a segment are looked at, about so much at a time."""
+COUNTED_PAGES = 16
+"""And so many pages at the most in one go. What was looked at is remembered."""
+OLDEST_ROWS = 100
+"""The oldest message is looked for among so many, where the first ones had a delay."""
 
 
 class Lag(NamedTuple):
-    """The messages that are not done, and the age of the oldest of them in seconds; 0.0 if there are none.
+    """The messages that are not done and may be had, and for how many seconds the oldest of them has been due.
 
-    `unread`: how many of them nobody has looked at for the group, by segment. Of a member of a topic group only so many
-    are looked at as `COUNTED_ROWS` allow; where there are more, all members' messages count, and it `is_exact` no more.
+    0.0 if there are none, None if the oldest cannot be read. `unread`: how many of them nobody has looked at for the
+    group, by segment. Of a member of a topic group only so many are looked at as `COUNTED_ROWS` allow; where there are
+    more, all members' messages count, and it `is_exact` no more. `delayed` messages were never handed out and are not
+    due yet; they are no part of it. `removed` ones are gone, and no record of the group tells so yet.
     """
 
     messages: int
-    seconds: float
+    seconds: float | None
     unread: Mapping[int, int]
     is_exact: bool = True
+    delayed: int = 0
+    removed: int = 0
+
+
+class _Since(NamedTuple):
+    """From when on a message could be had, in microseconds since the epoch, and whether that is when it came."""
+
+    us: int
+    is_arrival: bool
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What was looked at of a segment, from the group's position up to `reached`.
+
+    `own` are the group's messages among it, and `times` what those tell that have a delay or an expiry.
+    """
+
+    reached: int
+    own: OffsetSet = field(default_factory=OffsetSet)
+    times: dict[int, Times] = field(default_factory=dict)
+
+    def begin(self, offset: int) -> None:
+        """Forget what lies before the group's position."""
+        self.reached = max(self.reached, offset)
+        self.own.remove(0, offset)
+        for each in [each for each in self.times if each < offset]:
+            del self.times[each]
+
+    def add(self, offsets: pa.ChunkedArray, headers: pa.ChunkedArray, end: int) -> None:
+        """These are the group's messages up to `end`."""
+        numbers = offsets.to_pylist()
+        self.own.add_all(ranges_of(numbers))
+        self.times.update((numbers[row], times) for row, times in times_of(headers).items())
+        self.reached = end
+
+
+class LagMemory:
+    """What was read of the messages of one group to tell its lag, so that it is read once. It is bounded."""
+
+    def __init__(self) -> None:
+        self.since: dict[tuple[int, int], _Since] = {}
+        self.ahead: dict[int, _Ahead] = {}
+        self.lives: dict[int, Segment | None] = {}
 
 
 class _Unread(NamedTuple):
-    """How many messages of a segment are not read, where the oldest of them is, and whether both are certain."""
+    """The messages of a segment that nobody has looked at: how many may be had, and how many are delayed.
+
+    `candidates` are those among which the oldest is. `is_exact`: all are counted.
+    """
 
     messages: int
-    oldest: int
+    delayed: int
+    candidates: OffsetSet
     is_exact: bool = True
-
-
-OldestTimes = dict[tuple[int, int], int]
-"""When messages came, in microseconds since the epoch, by segment and offset."""
 
 
 async def lag_of(
@@ -49,54 +107,136 @@ async def lag_of(
     positions: Mapping[int, int],
     source: GroupSource,
     clock: Clock,
-    known_us: OldestTimes | None = None,
+    memory: LagMemory | None = None,
+    *,
+    looks_ahead: bool = True,
 ) -> Lag:
     """The lag of a group for which nothing was looked at from these positions on.
 
-    `known_us` has the times of the oldest messages afterwards; what it has before is not read again. Raises as
-    `TopicReader.read_segment`, and as `GroupSource.view`.
+    `memory` has what was read before. Without `looks_ahead` nothing more is read of what is ahead of a group that has a
+    topic of its own. What cannot be read now is told as far as it is known. Raises as `GroupSource.view`, and if
+    nobody says where a segment ends.
     """
+    memory, now_ms = LagMemory() if memory is None else memory, clock.now_us() // 1000
     view = await source.view()
-    behind = not_looked_at(progress, positions, view.state)
-    found = await asyncio.gather(*(_unread(view, source, each, offset) for each, offset in behind.items()))
-    unread = {segment: each for segment, each in zip(behind, found, strict=True) if each.messages}
-    unfinished = {} if isinstance(progress, StreamProgress) else _unfinished(progress)
-    messages = sum(each.messages for each in unread.values()) + sum(map(len, unfinished.values()))
-    oldest = [(segment, offsets.first) for segment, offsets in unfinished.items() if offsets.first is not None]
-    oldest += [(segment, each.oldest) for segment, each in unread.items()]
-    known_us = {} if known_us is None else known_us
-    for place in known_us.keys() - set(oldest):
-        del known_us[place]
-    new, reader = [place for place in oldest if place not in known_us], source.make_reader(TopicView(view.runtime))
-    for place, time_us in zip(new, await asyncio.gather(*(_time_us(reader, *place) for place in new)), strict=True):
-        if time_us is not None:
-            known_us[place] = time_us
-    seconds = max((clock.now_us() - min(known_us.values())) / 1e6, 0.0) if known_us else 0.0
-    is_exact = all(each.is_exact for each in unread.values())
-    return Lag(messages, seconds, {segment: each.messages for segment, each in unread.items()}, is_exact)
+    state = view.state
+    behind = not_looked_at(progress, positions, state)
+    counting = _Counting(view, source, memory, now_ms, has_times=isinstance(progress, QueueProgress))
+    looks = looks_ahead or view.member is not None
+    found = await asyncio.gather(*(counting.unread(each, offset, looks=looks) for each, offset in behind.items()))
+    for segment in memory.ahead.keys() - behind.keys():
+        del memory.ahead[segment]
+    unread = dict(zip(behind, found, strict=True))
+    removed = await _removed(view, positions, memory)
+    unfinished = dict[int, OffsetSet]()
+    delayed = sum(each.delayed for each in found)
+    for segment, each in () if isinstance(progress, StreamProgress) else progress.segments.items():
+        # Of a group that nobody asks for, no record tells yet that something is due.
+        resting = OffsetSet(
+            part for due_ms, offsets in each.delayed.items() if due_ms > now_ms for part in offsets.ranges()
+        )
+        left, gone = _still_there(state, segment, each.unfinished())
+        removed += gone
+        delayed += sum(stop - start for part in resting.ranges() for start, stop in left.within(*part))
+        left.remove_all(resting.ranges())
+        unfinished[segment] = left
+    candidates = [(segment, offsets) for segment, offsets in unfinished.items() if offsets]
+    candidates += [(segment, each.candidates) for segment, each in unread.items() if each.messages]
+    return Lag(
+        sum(each.messages for each in found) + sum(map(len, unfinished.values())),
+        await _seconds(source.make_reader(TopicView(view.runtime)), candidates, memory, clock),
+        {segment: each.messages for segment, each in unread.items() if each.messages},
+        all(each.is_exact for each in found),
+        delayed,
+        removed,
+    )
 
 
-async def _unread(view: TopicView, source: GroupSource, segment: int, offset: int) -> _Unread:
-    """The messages of a segment from that offset on."""
-    end = await view.reads.end_of(segment)
-    if view.member is None or end <= offset:
-        return _Unread(max(end - offset, 0), offset)
-    own, oldest, stop = 0, None, min(end, offset + COUNTED_ROWS)
-    reader = source.make_reader(view)
-    while offset < stop:
-        run = await reader.read_segment(segment, offset, max_rows=stop - offset, max_bytes=COUNTED_BYTES)
-        if run.table.num_rows and oldest is None:
-            oldest = run.table["_offset"][0].as_py()
-        own += run.table.num_rows
-        if run.end <= offset:
-            break
-        offset = run.end
-    rest = max(end - offset, 0)
-    return _Unread(own + rest, offset if oldest is None else oldest, not rest)
+async def _removed(view: TopicView, positions: Mapping[int, int], memory: LagMemory) -> int:
+    try:
+        lives = await removed_segments(view.runtime, positions, memory.lives)
+    except BraidError:
+        lives = {segment: life for segment, life in memory.lives.items() if life is not None}
+    return _count(removed_from(view.state, positions, lives))
 
 
-def _unfinished(progress: QueueProgress) -> dict[int, OffsetSet]:
-    return {segment: each.unfinished() for segment, each in progress.segments.items()}
+def _count(ranges: Iterable[Done]) -> int:
+    return sum(each.stop - each.start for each in ranges)
+
+
+def _still_there(state: TopicState, segment_id: int, offsets: OffsetSet) -> tuple[OffsetSet, int]:
+    """Those of the offsets of a segment that can still be read, and how many cannot.
+
+    A state that does not have the segment yet says nothing of it.
+    """
+    segment, count = state.segment(segment_id), len(offsets)
+    if segment is None:
+        return (OffsetSet(), count) if segment_id < state.next_segment else (offsets, 0)
+    offsets.remove(0, segment.start_offset)
+    offsets.remove_all(_given_up(segment))
+    return offsets, count - len(offsets)
+
+
+def _given_up(segment: Segment) -> list[tuple[int, int]]:
+    """What is given up of a segment, as far as it is known where that ends."""
+    ranges = segment.given_up_ranges.ranges
+    return [(each.start, each.end) for each in ranges if each.end is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """Counts what nobody has looked at for a group. `has_times`: it goes by delays and expiries."""
+
+    view: TopicView
+    source: GroupSource
+    memory: LagMemory
+    now_ms: int
+    has_times: bool
+
+    async def unread(self, segment: int, offset: int, *, looks: bool) -> _Unread:
+        """The messages of a segment from that offset on."""
+        end = await self.view.reads.end_of(segment)
+        if end <= offset:
+            self.memory.ahead.pop(segment, None)
+            return _Unread(0, 0, OffsetSet())
+        if self.view.member is None and not self.has_times:
+            return self._counted(segment, _Ahead(offset), offset, end)
+        ahead = self.memory.ahead.setdefault(segment, _Ahead(offset))
+        ahead.begin(offset)
+        if looks:
+            await self._look(segment, ahead, min(end, offset + COUNTED_ROWS))
+        return self._counted(segment, ahead, offset, end)
+
+    async def _look(self, segment: int, ahead: _Ahead, stop: int) -> None:
+        """Look on up to `stop`, as far as messages can be read, and they are not too large."""
+        reader, pages = self.source.make_reader(self.view), 0
+        try:
+            while ahead.reached < stop and pages < COUNTED_PAGES:
+                begin = ahead.reached
+                run = await reader.read_segment(segment, begin, max_rows=stop - begin, max_bytes=COUNTED_BYTES)
+                # Whoever measured meanwhile may have come as far.
+                if run.end <= ahead.reached:
+                    break
+                ahead.add(run.table["_offset"], run.table["headers"], run.end)
+                pages += 1
+        except BraidError:
+            return
+
+    def _counted(self, segment: int, ahead: _Ahead, offset: int, end: int) -> _Unread:
+        """What was looked at is known one by one. Of the rest, all that was not given up counts."""
+        known_end = min(ahead.reached, offset + COUNTED_ROWS)
+        rest = OffsetSet([(known_end, end)])
+        if (known := self.view.state.segment(segment)) is not None:
+            rest.remove_all(_given_up(known))
+        due = OffsetSet(ahead.own.within(offset, known_end))
+        delayed = 0
+        for place, times in ahead.times.items() if self.has_times else ():
+            if times.is_expired(self.now_ms):
+                due.remove(place, place + 1)
+            elif times.is_delayed(self.now_ms) and place < known_end:
+                due.remove(place, place + 1)
+                delayed += 1
+        return _Unread(len(due) + len(rest), delayed, due or rest, self.view.member is None or not rest)
 
 
 def not_looked_at(progress: GroupProgress, positions: Mapping[int, int], state: TopicState) -> dict[int, int]:
@@ -109,6 +249,56 @@ def not_looked_at(progress: GroupProgress, positions: Mapping[int, int], state: 
     }
 
 
-async def _time_us(reader: TopicReader, segment: int, offset: int) -> int | None:
-    run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
-    return run.table["_timestamp"].cast("int64")[0].as_py() if run.table.num_rows else None
+async def _seconds(
+    reader: TopicReader, candidates: Iterable[tuple[int, OffsetSet]], memory: LagMemory, clock: Clock
+) -> float | None:
+    """For how long the oldest of these messages has been there to be had; 0.0 of none, None if it cannot be read."""
+    found = await asyncio.gather(
+        *(_oldest(reader, segment, offsets, memory.since) for segment, offsets in candidates), return_exceptions=True
+    )
+    looked_at: dict[tuple[int, int], _Since] = {}
+    oldest_us, is_known = clock.now_us(), True
+    for each in found:
+        if isinstance(each, BraidError):
+            is_known = False
+        elif isinstance(each, BaseException):
+            raise each
+        else:
+            looked_at |= each
+    memory.since = looked_at
+    oldest_us = min((each.us for each in looked_at.values()), default=oldest_us)
+    return max((clock.now_us() - oldest_us) / 1e6, 0.0) if is_known else None
+
+
+async def _oldest(
+    reader: TopicReader, segment: int, offsets: OffsetSet, known: Mapping[tuple[int, int], _Since]
+) -> dict[tuple[int, int], _Since]:
+    """From when on the first messages could be had, up to one that had no delay: none behind it came earlier.
+
+    So no more are looked at, and `OLDEST_ROWS` at the most.
+    """
+    found: dict[tuple[int, int], _Since] = {}
+    for start, stop in offsets.ranges():
+        offset = start
+        while offset < stop:
+            since = known.get((segment, offset))
+            if since is None:
+                run = await reader.read_segment(segment, offset, max_rows=1, max_bytes=1)
+                if not run.table.num_rows:
+                    break
+                first = run.end - run.table.num_rows
+                if first >= stop:
+                    break
+                offset, since = first, _since(run.table)
+            found[segment, offset] = since
+            if since.is_arrival or len(found) >= OLDEST_ROWS:
+                return found
+            offset += 1
+    return found
+
+
+def _since(row: pa.Table) -> _Since:
+    arrival_us = row["_timestamp"].cast("int64")[0].as_py()
+    times = times_of(row["headers"]).get(0)
+    due_us = 0 if times is None or times.due_ms is None else times.due_ms * 1000
+    return _Since(max(arrival_us, due_us), due_us <= arrival_us)

@@ -1,25 +1,36 @@
 """Measures the lag of groups for the metrics of their coordinator, while somebody asks for metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import Any
 
 from filer.clock import Clock
 from filer.errors import BraidError
 from groups.fold import GroupProgress
 from groups.stream.progress import StreamProgress
+from mq.base.errors import NotFound
+from mq.groups.dead_letter_count import LettersSeen, open_letters
 from mq.groups.group_source import GroupSource
-from mq.groups.lag import OldestTimes, lag_of
+from mq.groups.lag import Lag, LagMemory, lag_of
 from mq.groups.segment_groups import Known
 from mq.metrics.group_metrics import MOST_GROUPS, GroupMetrics, GroupSample
 
 ROUND_SECONDS = 10.0
 
 
+class _Memory:
+    """What was read for one group, and where it was when it was measured last."""
+
+    def __init__(self) -> None:
+        self.lag, self.letters = LagMemory(), LettersSeen()
+        self.positions: Mapping[int, int] | None = None
+
+
 class LagWatch:
     """Looks at all groups of this broker every `ROUND_SECONDS`, if metrics were asked for meanwhile.
 
-    `known` gives the groups, `source` where their messages are. Of a message that stays the oldest, the time is read
-    once.
+    `known` gives the groups, `source` where their messages are. What is read for a group is read once, and what lies
+    ahead of it only while it stays where it is: one that moves on comes upon its delays by itself.
     """
 
     def __init__(
@@ -30,7 +41,7 @@ class LagWatch:
         clock: Clock,
     ) -> None:
         self._known, self._source, self._metrics, self._clock = known, source, metrics, clock
-        self._oldest: dict[tuple[str, str], OldestTimes] = {}
+        self._memories: dict[tuple[str, str], _Memory] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -44,22 +55,46 @@ class LagWatch:
         """Measure once. What cannot be measured now is left out."""
         groups = self._known()
         samples: dict[tuple[str, str], GroupSample] = {}
-        self._oldest = {each.name: self._oldest.get(each.name, {}) for each in islice(groups, MOST_GROUPS)}
+        before, self._memories = self._memories, {}
         for each in islice(groups, MOST_GROUPS):
-            try:
-                samples[each.name] = await self._sample(each)
-            except BraidError:
-                continue
+            memory = self._memories[each.name] = before.get(each.name) or _Memory()
+            if (sample := await self._sample(each, memory)) is not None:
+                samples[each.name] = sample
             await self._clock.sleep(0)  # others go first
         self._metrics.show(samples, len(groups))
 
-    async def _sample(self, known: Known) -> GroupSample:
-        topic, _ = known.name
-        progress, source = known.progress, self._source(topic, known.progress)
-        lag = await lag_of(progress, known.positions, source, self._clock, self._oldest[known.name])
-        is_at_most = None if progress.source is None else not lag.is_exact
-        if isinstance(progress, StreamProgress):
-            counts, members = (0, 0, progress.skipped_count), len(progress.members)
-        else:
-            counts, members = (progress.dead_count, progress.expired_count, progress.skipped_count), 0
-        return GroupSample(lag.messages, lag.seconds, known.in_flight, *counts, members, is_at_most)
+    async def _sample(self, known: Known, memory: _Memory) -> GroupSample | None:
+        """What can be told of a group; None if its topic is gone."""
+        (topic, name), progress = known.name, known.progress
+        source, lag = self._source(topic, progress), None
+        stays, memory.positions = memory.positions == known.positions, dict(known.positions)
+        try:
+            lag = await lag_of(progress, known.positions, source, self._clock, memory.lag, looks_ahead=stays)
+        except NotFound:
+            return None
+        except BraidError:
+            pass  # the rest is told
+        return GroupSample(
+            **_of_lag(progress, lag),
+            **await _of_mode(source, name, progress, memory.letters),
+            in_flight_messages=known.in_flight,
+            skipped_messages_total=progress.skipped_count + (0 if lag is None else lag.removed),
+        )
+
+
+def _of_lag(progress: GroupProgress, lag: Lag | None) -> dict[str, Any]:
+    if lag is None:
+        return {}
+    is_at_most = None if progress.source is None else not lag.is_exact
+    told = {"lag_messages": lag.messages, "lag_seconds": lag.seconds, "is_at_most": is_at_most}
+    return told if isinstance(progress, StreamProgress) else told | {"delayed_messages": lag.delayed}
+
+
+async def _of_mode(source: GroupSource, name: str, progress: GroupProgress, seen: LettersSeen) -> dict[str, Any]:
+    if isinstance(progress, StreamProgress):
+        return {"members": len(progress.members)}
+    return {
+        "open_dead_letters": await open_letters(source, name, progress, seen),
+        "dead_messages_total": progress.dead_count,
+        "expired_messages_total": progress.expired_count,
+    }

@@ -10,13 +10,15 @@ import pyarrow.compute as pc
 from filer.event_log import EventLog
 from filer.format.schema import TOPIC_FIELD
 from filer.topic.positions import Positions, earliest, passed_by
-from filer.topic.topic_state import TopicState
+from filer.topic.topic_state import Segment, TopicState
 from groups.offset_set import OffsetSet
 from groups.queue.claims import QueueClaims
 from groups.queue.message_times import timed_rows
 from groups.queue.progress import QueueProgress
 from groups.records import Done, Rested
+from groups.removed import removed_from
 from mq.groups.group_source import MakeReader
+from mq.groups.removed_segments import removed_segments
 from mq.topic.run import Run
 from mq.topic.topic_view import TopicView
 from mq.topic.wakeup import Wakeup
@@ -91,6 +93,7 @@ class Feed:
         self._again = asyncio.Event()
         self.started = self.finished = 0
         self.is_waiting = False
+        self._lives: dict[int, Segment | None] = {}
         # The last wait has ended with news. So what is new is here, and nobody need be asked for it.
         self._was_told = False
         self.over = Wakeup()
@@ -159,11 +162,12 @@ class Feed:
         view = await self._view()
         if self._positions is None or self._told is None:
             self._positions = self._told = claims.progress.positions()
-        known = self._positions
+        known, told = self._positions, self._told
         if any(segment >= view.state.next_segment for segment in known):
             await view.runtime.refresh()
             view = await self._view()
-        passed = _pass_by_what_is_gone(view.state, known)
+        lives = await removed_segments(view.runtime, known, self._lives)
+        passed = _pass_by_what_is_gone(view.state, known, lives)
         if passed.removed or passed.skipped:
             lost = sum(each.stop - each.start for each in passed.skipped)
             _log.warning("group_skipped", topic=view.topic, group=self._group, messages=lost, segments=passed.removed)
@@ -174,10 +178,11 @@ class Feed:
         # Nothing is awaited from here on: what is read and where to go on change together.
         self._positions = reached
         for segment in passed.removed:
+            _skip_all(claims, segment, passed, told)
             claims.leave(segment)
         if not runs and reached == known:
             return False
-        found = Found(known, self._told, runs, reached, _others(runs, view.member))
+        found = Found(known, told, runs, reached, _others(runs, view.member))
         self._own_part = found.own_part
         # Stopped before this is told, whoever comes next passes by it again: none of it is the member's.
         if passed.removed or found.must_be_told:
@@ -198,27 +203,39 @@ def _others(runs: Iterable[Run], member: str | None) -> dict[int, OffsetSet]:
     return found
 
 
-def _pass_by_what_is_gone(state: TopicState, positions: Positions) -> _Passed:
-    """Go on behind what retention has removed. Of a segment that is gone nobody knows any more where it ended."""
-    kept, skipped = Positions(), list[Done]()
-    removed: set[int] = set()
+def _pass_by_what_is_gone(state: TopicState, positions: Positions, lives: Mapping[int, Segment]) -> _Passed:
+    """Go on behind what retention has removed. `lives` are segments that it has removed as a whole, as they were."""
+    kept, removed = Positions(), set[int]()
     for segment_id, offset in positions.items():
         segment = state.segment(segment_id)
-        if segment is None:
-            if segment_id < state.next_segment:
-                removed.add(segment_id)
-            else:
-                kept[segment_id] = offset  # this broker knows an older state, in which it is not yet there
-            continue
-        if offset < segment.start_offset:
-            skipped.append(Done(segment_id, offset, segment.start_offset))
-        kept[segment_id] = max(offset, segment.start_offset)
+        if segment is not None:
+            kept[segment_id] = max(offset, segment.start_offset)
+        elif segment_id < state.next_segment:
+            removed.add(segment_id)
+        else:
+            kept[segment_id] = offset  # this broker knows an older state, in which it is not yet there
+    # What is left of a successor tells by itself, once the group comes to it, where it begins.
+    skipped = [
+        each
+        for each in removed_from(state, positions, lives)
+        if each.segment in positions or state.segment(each.segment) is None
+    ]
+    removed |= {each.segment for each in skipped if state.segment(each.segment) is None}
     if removed:
         behind = passed_by(state, kept)
         kept.update(
             (each, offset) for each, offset in earliest(state).items() if each not in behind and each not in kept
         )
     return _Passed(kept, skipped, removed)
+
+
+def _skip_all(claims: QueueClaims, segment: int, passed: _Passed, told: Positions) -> None:
+    """Have the next record tell what was in a segment that is gone, as far as anybody knows where it ended."""
+    for each in passed.skipped:
+        if each.segment == segment:
+            start = told.get(segment, each.start)
+            others = [Done(segment, start, each.start)] if start < each.start else []
+            claims.raise_horizon(segment, start, each.stop, skipped=[each], passed=others)
 
 
 def _make_ready(claims: QueueClaims, state: TopicState, found: Found, wall_ms: int) -> None:
@@ -231,8 +248,8 @@ def _make_ready(claims: QueueClaims, state: TopicState, found: Found, wall_ms: i
         segment = state.segment(segment_id)
         if segment is None:
             continue
-        told = found.told.get(segment_id, segment.start_offset)
-        start = found.known.get(segment_id, segment.start_offset)
+        # Of what the group comes to now, retention may have removed some before: that is skipped.
+        told, start = found.told.get(segment_id, 0), found.known.get(segment_id, 0)
         end = found.reached.get(segment_id, segment.end_offset or start)
         if segment_id in found.told and end == told and segment_id in found.reached:
             continue

@@ -21,8 +21,10 @@ from groups.queue.redrives import Redrives
 from groups.records import Configured, Done, Dying, Leases, Redriving, Reset, Snapshot, Taken, key_of
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict
+from mq.groups.dead_letter_count import LettersSeen
 from mq.groups.group_records import Append, GroupRecords
 from mq.groups.group_source import GroupSource
+from mq.groups.lag import LagMemory
 from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
 from mq.groups.message_feed import Feed
 from mq.groups.redriver import Chosen
@@ -102,6 +104,7 @@ class QueueGroup:
     ) -> None:
         self.topic, self.name = topic, name
         self.source = source
+        self.lag_memory, self.letters_seen = LagMemory(), LettersSeen()
         self._clock, self._feed = clock, feed
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
         self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)

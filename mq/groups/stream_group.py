@@ -9,6 +9,7 @@ from filer.clock import Clock
 from filer.errors import BraidError, InvalidInput
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
+from filer.topic.topic_state import Segment
 from groups.records import Configured, Membership, Reset, Snapshot
 from groups.settings import GroupSettings
 from groups.stream.members import StreamMembers, Told, Verdict
@@ -16,6 +17,8 @@ from groups.stream.progress import StreamProgress
 from mq.base.errors import Conflict, NotFound
 from mq.groups.group_records import Append, GroupRecords
 from mq.groups.group_source import GroupSource
+from mq.groups.lag import LagMemory
+from mq.groups.removed_segments import removed_segments
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.wakeup import Wakeup
 
@@ -66,6 +69,7 @@ class StreamGroup:
     ) -> None:
         self.topic, self.name = topic, name
         self.source = source
+        self.lag_memory = LagMemory()
         self._clock, self._rates_of = clock, rates
         self._members = StreamMembers(progress, now_ms=self._now_ms())
         self._wake = asyncio.Event()
@@ -79,6 +83,7 @@ class StreamGroup:
         self._rates: Mapping[int, float] = {}
         self._rates_seconds: float | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._lives: dict[int, Segment | None] = {}
 
     @property
     def progress(self) -> StreamProgress:
@@ -403,6 +408,7 @@ class StreamGroup:
             if any(segment >= runtime.state.next_segment for segment in self.progress.segments):
                 await runtime.refresh()
                 runtime = await self.source.runtime()
+            lives = await removed_segments(runtime, self.progress.positions(), self._lives)
         except BraidError as error:
             if not self._cannot_plan:
                 _log.warning("group_cannot_plan", topic=self.topic, group=self.name, error=error)
@@ -417,7 +423,7 @@ class StreamGroup:
         gone = [each for each in self.progress.segments if state.segment(each) is None and each < state.next_segment]
         if gone:
             self._tell_skipped(0, gone)
-        self._members.plan(state, self._rates)
+        self._members.plan(state, self._rates, lives)
         return True
 
     def _look_at_traffic(self, runtime: TopicRuntime) -> None:

@@ -8,23 +8,27 @@ MOST_GROUPS = 1_000
 
 
 class GroupSample(NamedTuple):
-    """What is told of one group."""
+    """What is told of one group. None: it is not known now, or groups of that mode have no such thing."""
 
-    lag_messages: int
-    lag_seconds: float
-    in_flight_messages: int
-    dead_messages_total: int
-    expired_messages_total: int
-    skipped_messages_total: int
-    members: int
+    lag_messages: int | None = None
+    lag_seconds: float | None = None
+    delayed_messages: int | None = None
+    in_flight_messages: int = 0
+    open_dead_letters: int = 0
+    dead_messages_total: int = 0
+    expired_messages_total: int = 0
+    skipped_messages_total: int = 0
+    members: int = 0
     is_at_most: bool | None = None
     """Whether `lag_messages` counts others' messages too. None for groups of which it never does."""
 
 
 _HELP = {
-    "lag_messages": "Messages of the topic that the group is not done with.",
-    "lag_seconds": "Age of the oldest message that the group is not done with.",
-    "in_flight_messages": "Messages that were handed out by a queue group and are not done.",
+    "lag_messages": "Messages of the topic that the group is not done with, without those that are delayed.",
+    "lag_seconds": "For how long the oldest message that the group is not done with has been due.",
+    "delayed_messages": "Messages that a queue group has not handed out, and that are not due yet.",
+    "in_flight_messages": "Messages that were handed out by a queue group and whose leases run.",
+    "open_dead_letters": "Dead letters of a queue group that were neither redriven nor discarded.",
     "dead_messages_total": "Messages that a queue group has given up.",
     "expired_messages_total": "Messages that had expired before a queue group handed them out.",
     "skipped_messages_total": "Messages that retention removed before the group got to them.",
@@ -61,8 +65,9 @@ class GroupMetrics:
         for field, about in _HELP.items():
             name, kind = f"braidmq_group_{field}", "counter" if field.endswith("_total") else "gauge"
             rows = (
-                f'{name}{{group="{group}",topic="{topic}"}} {float(getattr(sample, field))}\n'
+                f'{name}{{group="{group}",topic="{topic}"}} {float(value)}\n'
                 for (topic, group), sample in self._samples.items()
+                if (value := getattr(sample, field)) is not None
             )
             yield f"# HELP {name} {about}\n# TYPE {name} {kind}\n{''.join(rows)}".encode()
         bounds = (

@@ -187,6 +187,13 @@ class TopicRuntime:
             return windows
         return await read_inherited(self._services.store, self._services.catalogue, self.topic, segment, self.state)
 
+    async def history_from(self, segment_id: int) -> list[Segment]:
+        """That segment, which has left topic.json, and perhaps some that come after it, as they were then.
+
+        Raises `StoreError`, and `UnreadableObject` for a part of the history that is damaged.
+        """
+        return await self._services.catalogue.read_history(self.topic, after=segment_id - 1, limit=1)
+
     async def take_up(self, segment_ids: Sequence[int]) -> bool:
         """Have these open segments written here, in a broker without a cluster; whether there is anything new now.
 

@@ -18,11 +18,11 @@ from mq.cli.input.nested_settings import flatten, gather
 from mq.cli.options import DEFAULT_URL, GroupName, Json, Timeout, TopicName, Url, duration_seconds
 from mq.cli.output import print_deleted, print_json, print_lines, print_table, shown
 
-_COLUMNS = ("group", "mode", "lag", "lag seconds", "in flight", "waiting consumers", "dead")
+_COLUMNS = ("group", "mode", "lag", "lag seconds", "delayed", "in flight", "waiting consumers", "dead")
 _MEMBER = ("member", "epoch", "segments", "lag", "session ends in")
 _CONSUMER = ("consumer", "in flight", "claims that wait")
 _SEGMENT = ("segment", "position", "lag", "member")
-_COUNTS = ("lag", "lag seconds", "in flight", "waiting consumers", "dead", "expired", "skipped")
+_COUNTS = (*_COLUMNS[2:], "dead in all", "expired", "skipped")
 _AT_ONCE = 20
 _OF_CREATE = {"created", "differs"}
 
@@ -58,27 +58,36 @@ _Order = Annotated[
 
 def list_groups(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = None, as_json: Json = False) -> None:
     """List the consumer groups of a topic, and how far each is behind."""
+    failed: list[Exception] = []
 
     async def work(client: AsyncClient) -> list[GroupDescription]:
         names = [each.group async for each in client.groups(topic)]
-        return [each async for each in _described(client, topic, names)]
+        return [each async for each in _described(client, topic, names, failed)]
 
     found = with_client(url, timeout, work)
     if as_json:
         print_json([each.model_dump(exclude=_OF_CREATE) for each in found])
     else:
-        print_table(_COLUMNS, ((each.group, each.settings.get("mode"), *_counts(each)[:5]) for each in found))
+        most = len(_COLUMNS) - 2
+        print_table(_COLUMNS, ((each.group, each.settings.get("mode"), *_counts(each)[:most]) for each in found))
+    if failed:
+        # The others are shown all the same.
+        raise failed[0]
 
 
-async def _described(client: AsyncClient, topic: str, names: Sequence[str]) -> AsyncIterator[GroupDescription]:
-    """Describe the groups, a few at a time, without those that are deleted meanwhile."""
+async def _described(
+    client: AsyncClient, topic: str, names: Sequence[str], failed: list[Exception]
+) -> AsyncIterator[GroupDescription]:
+    """Describe the groups, a few at a time, without those that are deleted meanwhile. `failed` gets what fails."""
     for start in range(0, len(names), _AT_ONCE):
         asked = (client.group(topic, name).describe() for name in names[start : start + _AT_ONCE])
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, GroupDescription):
                 yield answer
-            elif not isinstance(answer, GroupNotFound):
+            elif not isinstance(answer, Exception):
                 raise answer
+            elif not isinstance(answer, GroupNotFound):
+                failed.append(answer)
 
 
 def describe(
@@ -223,9 +232,17 @@ def _print(found: GroupDescription, *, as_json: bool) -> None:
 
 def _counts(found: GroupDescription) -> tuple[Any, ...]:
     lag = found.lag
-    waiting = found.waiting_consumers
     messages = f"<= {lag.messages:,}" if lag.at_most else lag.messages
-    return messages, lag.seconds, found.in_flight, waiting, found.dead, found.expired, found.skipped
+    seconds = "?" if lag.seconds is None else lag.seconds
+    consumed = (messages, seconds, _told(found, found.delayed), found.in_flight, found.waiting_consumers)
+    return *consumed, found.dead, _told(found, found.dead_total), found.expired, found.skipped
+
+
+def _told(found: GroupDescription, count: int | None) -> int | str:
+    """A count of a queue group, which a broker of an earlier version does not tell. Stream groups have none of it."""
+    if count is not None:
+        return count
+    return 0 if found.settings.get("mode") == "stream" else "?"
 
 
 def _member(found: GroupDescription, member: GroupMember) -> tuple[Any, ...]:

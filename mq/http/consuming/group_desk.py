@@ -188,7 +188,8 @@ class GroupDesk:
         else:
             topic, state = group.topic, (await group.source.view()).state
             ranges = places(group.seen(asked.state), group.progress, group.positions(), state, asked.state)
-            shown = await read_places(group.source, ranges, room=lease, after=after, **bounds)
+            now_ms = self._broker.clock.now_us() // 1000
+            shown = await read_places(group.source, ranges, room=lease, after=after, now_ms=now_ms, **bounds)
         reached = shown.reached if shown.has_more else None
         next_ = None if reached is None else f"{reached.segment}-{reached.offset}"
         if not shown.found:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mq.broker import Broker
+from mq.groups.dead_letter_count import open_letters
 from mq.groups.lag import Lag, lag_of
 from mq.groups.queue_group import Consuming, QueueGroup
 from mq.groups.segment_groups import Group
@@ -17,25 +18,31 @@ _AT_MOST = {"at_most": True}
 
 async def document_of(broker: Broker, group: Group) -> dict[str, Any]:
     """The group as JSON. Raises as `lag_of`."""
-    lag = await lag_of(group.progress, group.positions(), group.source, broker.clock)
+    lag = await lag_of(group.progress, group.positions(), group.source, broker.clock, group.lag_memory)
     return {
         "topic": group.topic,
         "group": group.name,
         "settings": group.progress.settings.in_force(),
         "coordinator": broker.id,
-        "lag": {"messages": lag.messages, "seconds": round(lag.seconds, 3), **({} if lag.is_exact else _AT_MOST)},
-        **(_of_queue(group) if isinstance(group, QueueGroup) else _of_stream(group, lag)),
-        "skipped": group.progress.skipped_count,
+        "lag": {"messages": lag.messages, **_seconds(lag), **({} if lag.is_exact else _AT_MOST)},
+        **(await _of_queue(group, lag) if isinstance(group, QueueGroup) else _of_stream(group, lag)),
+        "skipped": group.progress.skipped_count + lag.removed,
     }
 
 
-def _of_queue(group: QueueGroup) -> dict[str, Any]:
+def _seconds(lag: Lag) -> dict[str, Any]:
+    return {"seconds": None if lag.seconds is None else round(lag.seconds, 3)}
+
+
+async def _of_queue(group: QueueGroup, lag: Lag) -> dict[str, Any]:
     progress = group.progress
     return {
+        "delayed": lag.delayed,
         "in_flight": group.in_flight,
         "waiting_consumers": group.waiting_count,
         **_consumers(group.consumers()),
-        "dead": progress.dead_count,
+        "dead": await open_letters(group.source, group.name, progress, group.letters_seen),
+        "dead_total": progress.dead_count,
         "expired": progress.expired_count,
         **_delayed_letters(group),
     }

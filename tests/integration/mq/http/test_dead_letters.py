@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from filer.stores.memory_store import MemoryStore
+from mq.groups import dead_letter_count
 from tests.support.broker.group_requests import G, T, claim, decide, group, publish, until_dead, values
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
@@ -53,7 +54,8 @@ async def test_dead_letters_are_redriven_once_each(memory_broker: HttpBroker) ->
         (name, name, {"colour": "red", "braid-redriven-group": "g"}) for name in "abc"
     ]
     (await decide(memory_broker, "acks", again)).raise_for_status()
-    assert (await group(memory_broker))["lag"]["messages"] == 0 and (await group(memory_broker))["dead"] == 3
+    told = await group(memory_broker)
+    assert (told["lag"]["messages"], told["dead"], told["dead_total"]) == (0, 0, 3)
     # One that dies again is another dead letter.
     await kill(memory_broker, "d")
     assert await seen(memory_broker, "dead") == ["d"]
@@ -149,6 +151,49 @@ async def test_wrong_redrives(
     await memory_broker.client.put(G)
     problem = check_problem(await memory_broker.client.post(f"{G}/redrive", json=body), status, slug)
     assert says in problem["detail"]
+
+
+@pytest.mark.parametrize("discard", [False, True])
+@pytest.mark.parametrize("clean", [True, False])
+async def test_those_that_are_open_are_counted(discard: bool, clean: bool) -> None:
+    """Of this group alone, and by whoever coordinates it next, which knows nothing but the records."""
+    kept = MemoryStore()
+    store = DyingStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await kill(broker, *"abcd")
+        await kill(broker, *"abcd", of=f"{T}/groups/h")
+        assert await counts(broker) == (4, 4, 4)
+        ids = {m["value"]: m["id"] for m in (await look(broker, "dead"))["messages"]}
+        await redrive(broker, ids=[ids["b"]], discard=discard)
+        assert await counts(broker) == (3, 4, 3)
+        await redrive(broker, max=2, discard=discard)
+        assert await counts(broker) == (1, 4, 1)
+        store.dead = not clean
+    async with http_broker(kept) as broker:
+        assert await counts(broker) == (1, 4, 1)
+        await redrive(broker, discard=discard)
+        assert await counts(broker) == (0, 4, 0)
+        assert (await broker.client.get(f"{T}/groups/h")).json()["dead"] == 8
+        # Letters that are gone with their topic are open no more.
+        (await broker.client.delete("/v1/topics/t.dead")).raise_for_status()
+        assert (await broker.client.get(f"{T}/groups/h")).json()["dead"] == 0
+
+
+async def counts(broker: HttpBroker) -> tuple[int, int, int]:
+    told = await group(broker)
+    return told["dead"], told["dead_total"], len(await seen(broker, "dead"))
+
+
+async def test_letters_are_counted_some_at_a_time(memory_broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until all are looked through, no more count than were given up."""
+    monkeypatch.setattr(dead_letter_count, "PAGE_ROWS", 2)
+    monkeypatch.setattr(dead_letter_count, "MOST_PAGES", 1)
+    await memory_broker.client.put(T)
+    await kill(memory_broker, *"abc")
+    await kill(memory_broker, *"abc", of=f"{T}/groups/h")
+    for _ in range(8):
+        assert (await group(memory_broker))["dead"] == 3
 
 
 @pytest.mark.parametrize("types", [{"value_type": "json"}, {"key_type": "binary"}])
