@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
-_PARQUET_ROWS = 16_384
+PARQUET_ROWS = 16_384
+CSV_BLOCK_BYTES = 4 * 1024 * 1024
+"""Of CSV, so much becomes a batch."""
 # Those of a file are named in an error, of which some may be as many as it has lines.
 _MOST_NAMES = 50
 
@@ -79,7 +81,7 @@ def csv_batches(stream: InputStream, fields: Fields, *, nulls: list[str], as_tex
 
 def parquet_batches(file: "pq.ParquetFile", fields: Fields, name: str) -> Iterator[Batch]:
     """Each row is a JSON object, or its value field is the value. Raises `CommandFailed` for a damaged file."""
-    rows = file.iter_batches(batch_size=_PARQUET_ROWS)
+    rows = file.iter_batches(batch_size=PARQUET_ROWS)
     while True:
         try:
             batch = next(rows, None)

@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from mq.cli.failures import CommandFailed
+from mq.cli.publishing.batches import CSV_BLOCK_BYTES
 from mq.cli.publishing.input_stream import InputStream
 
-_BLOCK_BYTES = 4 * 1024 * 1024
+_BLOCK_BYTES = CSV_BLOCK_BYTES
 _HEAD_BYTES = 2 * _BLOCK_BYTES
 _READ_OPTIONS = csv.ReadOptions(block_size=_BLOCK_BYTES)
 _PARSE_OPTIONS = csv.ParseOptions(newlines_in_values=True)

@@ -25,6 +25,7 @@ class InputStream(io.RawIOBase):
         self.name = name
         self._content, self._source = content, source
         self._head = b""
+        self._given_bytes = 0
 
     def readable(self) -> bool:
         """Always true."""
@@ -35,8 +36,10 @@ class InputStream(io.RawIOBase):
         if self._head:
             count = min(len(buffer), len(self._head))
             buffer[:count], self._head = self._head[:count], self._head[count:]
-            return count
-        return self._content.readinto(buffer) or 0
+        else:
+            count = self._content.readinto(buffer) or 0
+        self._given_bytes += count
+        return count
 
     def head(self, size_bytes: int) -> bytes:
         """Return at most `size_bytes` of the next bytes without consuming them."""
@@ -56,6 +59,14 @@ class InputStream(io.RawIOBase):
     def done_bytes(self) -> int:
         """How many bytes of the source have been read."""
         return 0 if self._source is None else self._source.tell()
+
+    def done_behind(self, given_bytes: int) -> int:
+        """About how many bytes of the source lie behind so many that this stream has given, unpacked.
+
+        For readers that take more than they have dealt with.
+        """
+        given = max(self._given_bytes, 1)
+        return self.done_bytes * min(given_bytes, given) // given
 
 
 @contextmanager

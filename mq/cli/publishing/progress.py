@@ -1,25 +1,32 @@
-"""How far an input of `mq publish` has been read and published."""
+"""How far an input of `mq publish` has been published: not how far it has been read, which is long before."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from mq.cli.publishing.batches import Batch
-from mq.cli.publishing.input_stream import InputStream
 
 if TYPE_CHECKING:
     from mq.cli.publishing.progress_bar import ProgressBar
 
 
+class Mark(NamedTuple):
+    """Behind so many rows of the input, its source is done up to there, in bytes or in rows."""
+
+    rows: int
+    done: int
+
+
 class Progress:
-    """The progress through one input, measured in bytes or in rows. Draws nothing unless `shown`."""
+    """The progress through one input. Draws nothing unless `shown`."""
 
     def __init__(self, name: str, *, shown: bool) -> None:
         self._bar = _bar(name) if shown else None
         self._drawn = ExitStack()
-        self._stream: InputStream | None = None
         self._total: int | None = None
+        self._passed, self._ahead = Mark(0, 0), deque[Mark]()
         self._rows = self._messages = 0
 
     def __enter__(self) -> Self:
@@ -32,28 +39,33 @@ class Progress:
     ) -> None:
         self._drawn.close()
 
-    def follow(self, stream: InputStream) -> None:
-        """Measure by the bytes read from `stream`."""
-        self._stream, self._total = stream, stream.size_bytes
-        self._draw()
-
-    def count(self, batches: Iterator[Batch], total_rows: int) -> Iterator[Batch]:
-        """Measure by the rows yielded."""
-        self._total = total_rows
-        self._draw()
-        for batch in batches:
+    def follow(self, batches: Iterator[Batch], total: int | None, done: Callable[[int], int]) -> Iterator[Batch]:
+        """The batches, in the thread that reads them. `done` tells how much of `total` lies behind so many batches."""
+        self._total = total
+        self._draw(Mark(0, 0))
+        rows = 0
+        for count, batch in enumerate(batches, 1):
+            rows += batch.table.num_rows
+            self._ahead.append(Mark(rows, done(count)))
             yield batch
-            self._rows += batch.table.num_rows
 
-    def update(self, published: int) -> None:
-        """Draw the current state, after so many more messages were published."""
-        self._messages += published
-        self._draw()
+    def advance(self, rows: int, messages: int) -> None:
+        """Draw that so many rows of all are dealt with, by which so many messages were published."""
+        self._rows, self._messages = rows, messages
+        while self._ahead and self._ahead[0].rows <= rows:
+            self._passed = self._ahead.popleft()
+        self._draw(self._ahead[0] if self._ahead else self._passed)
 
-    def _draw(self) -> None:
+    def _draw(self, upcoming: Mark) -> None:
         if self._bar is not None:
-            done = self._rows if self._stream is None else self._stream.done_bytes
-            self._bar.draw(done, self._total, self._messages)
+            self._bar.draw(done_between(self._passed, upcoming, self._rows), self._total, self._messages)
+
+
+def done_between(passed: Mark, upcoming: Mark, rows: int) -> int:
+    """How much is done behind so many rows, between two marks: rows of a batch are about equally large."""
+    if upcoming.rows <= passed.rows:
+        return passed.done
+    return passed.done + (upcoming.done - passed.done) * (rows - passed.rows) // (upcoming.rows - passed.rows)
 
 
 def _bar(name: str) -> "ProgressBar":

@@ -11,7 +11,15 @@ from braidmq.publish.encoding.outgoing import Headers
 from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
 from mq.cli.failures import CommandFailed
-from mq.cli.publishing.batches import Batch, csv_batches, line_batches, ndjson_batches, parquet_batches
+from mq.cli.publishing.batches import (
+    CSV_BLOCK_BYTES,
+    PARQUET_ROWS,
+    Batch,
+    csv_batches,
+    line_batches,
+    ndjson_batches,
+    parquet_batches,
+)
 from mq.cli.publishing.input_forms import Format
 from mq.cli.publishing.input_stream import STDIN, open_input
 from mq.cli.publishing.job import Job
@@ -31,13 +39,19 @@ async def publish_rows(
     """Publish the rows of a file. Raises `CommandFailed`, also through `acknowledged`."""
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
-        row = 0
+        row = messages = 0
         async for batch in read_ahead(_batches(job, name, form, progress, stack)):
             table, plan = _messages(job, batch, row, skip)
+            skipped = batch.table.num_rows - table.num_rows
+
+            def advance(acknowledged: int, total: int, at: int = row + skipped, before: int = messages) -> None:
+                summary.advance(acknowledged, total)
+                progress.advance(at + acknowledged, before + acknowledged)
+
             publishing = client.publish_table(
                 job.topic,
                 table,
-                progress=summary.advance,
+                progress=advance,
                 key=plan.key,
                 value=plan.value,
                 headers=plan.headers,
@@ -49,7 +63,8 @@ async def publish_rows(
             )
             await acknowledged(publishing, table.num_rows, summary, SystemClock())
             row += batch.table.num_rows
-            progress.update(table.num_rows)
+            messages += table.num_rows
+            progress.advance(row, messages)
 
 
 async def preview_rows(job: Job, name: str, form: Format, skip: Skip, preview: PublishPreview) -> None:
@@ -98,9 +113,11 @@ def _batches(job: Job, name: str, form: Format, progress: Progress, stack: ExitS
             file = stack.enter_context(pq.ParquetFile(name))
         except pa.ArrowInvalid as error:
             raise CommandFailed(f"{name}: {error}") from error
-        return progress.count(parquet_batches(file, job.fields, name), file.metadata.num_rows)
+        parquet, rows = parquet_batches(file, job.fields, name), file.metadata.num_rows
+        return progress.follow(parquet, rows, lambda batches: min(batches * PARQUET_ROWS, rows))
     stream = stack.enter_context(open_input(name))
-    progress.follow(stream)
     if form == "csv":
-        return csv_batches(stream, job.fields, nulls=list(job.nulls), as_text=job.as_text)
-    return ndjson_batches(stream, job.fields) if form == "ndjson" else line_batches(stream)
+        tables = csv_batches(stream, job.fields, nulls=list(job.nulls), as_text=job.as_text)
+        return progress.follow(tables, stream.size_bytes, lambda batches: stream.done_behind(batches * CSV_BLOCK_BYTES))
+    lines = ndjson_batches(stream, job.fields) if form == "ndjson" else line_batches(stream)
+    return progress.follow(lines, stream.size_bytes, lambda _: stream.done_bytes)
