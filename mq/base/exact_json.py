@@ -76,6 +76,11 @@ def loads_at(text: str, start: int) -> tuple[Any, int]:
         raise orjson.JSONDecodeError("nested too deeply", "", 0) from error
     except UnicodeEncodeError as error:
         raise orjson.JSONDecodeError("a lone surrogate is not valid Unicode", "", 0) from error
+    except orjson.JSONDecodeError:
+        raise
+    except ValueError as error:
+        # Python converts no digits without end, which takes a time that grows with the square of their number.
+        raise orjson.JSONDecodeError("an integer has too many digits", "", 0) from error
     return value, end
 
 

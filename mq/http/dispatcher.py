@@ -21,7 +21,7 @@ from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
 from mq.http.hidden_names import HIDDEN_NAMES, HiddenNames
 from mq.http.internal.endpoint import InternalEndpoint
-from mq.http.metered import Metered, closing, creates_topic, may_wait
+from mq.http.metered import SHARE, Metered, asks_to_wait, closing, creates_topic, goes_on
 from mq.http.principals import PRINCIPAL, check_members
 from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
@@ -103,7 +103,8 @@ class Dispatcher:
         try:
             share.sit(caller_of(scope).seat)
             share.begin(need)
-            with share.stream() if may_wait(path, scope["query_string"]) else contextlib.nullcontext():
+            scope[SHARE] = share
+            with share.stream() if goes_on(path) else contextlib.nullcontext():
                 reserved = creates_topic(scope["method"], path) and not self._has_topic(need.topic)
                 if reserved:
                     share.reserve_topic()
@@ -154,7 +155,7 @@ class Dispatcher:
     def _line(self, path: str, query: bytes) -> Line:
         """Where requests for that path wait for their turn."""
         if _READS.match(path):
-            return self._turns.streams if b"wait=" in query else self._turns.pages
+            return self._turns.streams if asks_to_wait(query) else self._turns.pages
         return self._turns.streams if path.endswith("/subscribe") else self._turns.others
 
     async def _probe(self, path: str) -> Reply:

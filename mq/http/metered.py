@@ -1,15 +1,19 @@
 """Charges a principal with a quota for what its request takes, as it comes and goes."""
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.types import Message, Receive, Scope, Send
 
 from filer.clock import Clock
+from mq.base.errors import QuotaExceeded
 from mq.bodies.arriving_body import arriving_body
 from mq.http.chunks import withdraw_chunks
 from mq.http.reply import WHOLE_BODY
-from mq.limits.quotas import Share
+from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.security.needs import Need
 
 _LONGEST_REST_SECONDS = 1.0
@@ -17,7 +21,9 @@ _GOES_ON = ("/subscribe",)
 _CREATED, _TOPIC_SLASHES = 201, 3
 # Payloads lie beside topics: they are no storage of theirs.
 _UPLOAD = re.compile(r"/v1/topics/[^/]+/uploads(?:/|\Z)")
-_MAY_WAIT = ("/subscribe", "/socket", "/claims")
+_ENDLESS = ("/subscribe", "/socket")
+SHARE = "braidmq.share"
+"""In the scope of a request: the share of its principal, if it has a quota."""
 
 
 class Metered:
@@ -92,9 +98,35 @@ def creates_topic(method: str, path: str) -> bool:
     return named and method == "PUT"
 
 
-def may_wait(path: str, query: bytes) -> bool:
-    """Whether a request may stay open for long: it counts among its principal's streams."""
-    return path.endswith(_MAY_WAIT) or b"wait=" in query
+def goes_on(path: str) -> bool:
+    """Whether requests for that path are answered without end: they count among their principal's streams."""
+    return path.endswith(_ENDLESS)
+
+
+def asks_to_wait(query: bytes) -> bool:
+    """Whether a query has the parameter `wait`, however it is written."""
+    if b"wait" not in query and b"%" not in query:
+        return False
+    return any(name == "wait" for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+
+
+@asynccontextmanager
+async def waiting(scope: Scope, wait_seconds: float, clock: Clock) -> AsyncIterator[None]:
+    """A context for a request that may wait for so long, if at all: it counts among its principal's streams.
+
+    Its endpoint enters it, which alone knows what was asked for. Raises `QuotaExceeded`, as late as other refusals.
+    """
+    share: Share | None = scope.get(SHARE)
+    if share is None or not wait_seconds:
+        yield
+        return
+    with ExitStack() as counted:
+        try:
+            counted.enter_context(share.stream())
+        except QuotaExceeded:
+            await clock.sleep(HOLD_SECONDS)
+            raise
+        yield
 
 
 def closing(send: Send) -> Send:

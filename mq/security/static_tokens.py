@@ -86,7 +86,7 @@ def parse_static_tokens(text: bytes) -> StaticTokens:
         raise InvalidInput(f"a file of {len(text)} bytes is too large: {MOST_FILE_BYTES} are the most")
     try:
         found = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also for integers without end, which are no TOMLDecodeError
         raise InvalidInput(f"it is no TOML: {error}") from error
     listed = found.pop("token", [])
     if found:

@@ -43,7 +43,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise CommandFailed(f"cannot read the configuration file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also for integers without end, which are no TOMLDecodeError
         raise CommandFailed(f"{path} is not TOML: {error}") from error
 
 

@@ -26,6 +26,7 @@ from mq.http.consuming.group_router import GroupRouter
 from mq.http.consuming.hidden_letters import dead_letter_topic, without_hidden_letters
 from mq.http.formats import ARROW, PAGE_FORMATS
 from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
+from mq.http.metered import waiting
 from mq.http.principals import check_members, principal_of
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
@@ -102,6 +103,10 @@ def groups_router(broker: Broker) -> APIRouter:
         body = await read_body(request)
         wait_seconds = checked_body(object_of(body or b"{}", ClaimBody.EXAMPLE), ClaimBody).wait
         claiming = GroupRequest(topic, group, "claims", body, negotiate(request, _OFFERED).media_type)
+        async with waiting(request.scope, wait_seconds, broker.clock):
+            return await claimed(request, claiming, wait_seconds)
+
+    async def claimed(request: Request, claiming: GroupRequest, wait_seconds: float) -> Response:
         with broker.read_budget.lease() as lease:
             lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
             # What a consumer that has gone away would get is for others.

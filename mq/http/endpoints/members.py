@@ -12,6 +12,7 @@ from mq.http.consuming.group_answer import response_of
 from mq.http.consuming.group_bodies import BODY_BYTES, CommitBody, HeartbeatBody, JoinBody
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.json_body import body_schema, checked_body, object_of, read_body
+from mq.http.metered import waiting
 from mq.http.routers import new_router
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.peers.group_call import GroupRequest
@@ -42,6 +43,10 @@ def members_router(broker: Broker) -> APIRouter:
         }
         wait_seconds = checked_body(told, HeartbeatBody).wait
         beat = GroupRequest(topic, group, "heartbeats", orjson.dumps(told))
+        async with waiting(request.scope, wait_seconds, broker.clock):
+            return await beaten(request, beat, wait_seconds)
+
+    async def beaten(request: Request, beat: GroupRequest, wait_seconds: float) -> Response:
         with broker.read_budget.lease() as lease:
             if wait_seconds:
                 lease.turns = broker.turns.streams

@@ -29,6 +29,7 @@ from mq.http.answers import (
     rendered,
 )
 from mq.http.formats import PAGE_FORMATS, Format
+from mq.http.metered import waiting
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.render import json_message, values_of
 from mq.http.reply import JSON, PacedStream, PageResponse
@@ -121,6 +122,7 @@ def messages_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics/{topic}/messages", responses=_PAGE)
     async def browse(
+        request: Request,
         topic: str,
         page: _PageAsked,
         marker: str | None = None,
@@ -128,7 +130,7 @@ def messages_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """Read a whole topic page by page; the marker of an answer is where the next page begins."""
         with _lease(broker, page) as lease:
-            async with broker.reads.cut_off():
+            async with waiting(request.scope, page.wait_seconds, broker.clock), broker.reads.cut_off():
                 runtime = await broker.topics.view(topic)
                 with tracing.current().child("plan"):
                     reader = await broker.reader(topic)
@@ -141,6 +143,7 @@ def messages_router(broker: Broker) -> APIRouter:
 
     @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
     async def read_segment(
+        request: Request,
         topic: str,
         segment: int,
         page: _PageAsked,
@@ -148,7 +151,7 @@ def messages_router(broker: Broker) -> APIRouter:
     ) -> Response:
         """Read one segment from an offset on."""
         with _lease(broker, page) as lease:
-            async with broker.reads.cut_off():
+            async with waiting(request.scope, page.wait_seconds, broker.clock), broker.reads.cut_off():
                 runtime = await broker.topics.view(topic)
                 run, end_offset = await _read_segment(broker, runtime, segment, offset, page, lease)
             about = {"next_offset": run.end, "end_offset": end_offset, "sealed": end_offset is not None}

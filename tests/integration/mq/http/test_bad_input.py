@@ -18,6 +18,7 @@ from filer.topic.positions import to_marker
 from filer.topic.topic_state import TopicState
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
+from tests.support.broker.raw_socket import frame, raw_socket
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -682,3 +683,51 @@ async def test_a_topic_that_another_broker_created_at_that_moment_gets_the_setti
         runtime, put = await broker.broker.administration.put("t", {"rollup_bytes": 2048})
         assert not put.created
         assert (runtime.state.config.segment_bytes, runtime.state.config.rollup_bytes) == (4096, 2048)
+
+
+HUGE_INTEGERS = [
+    ("POST", "/v1/topics/t/messages", '{{"messages": [{{"value": {}}}]}}'),
+    ("POST", "/v1/topics/t/messages?key=k", "{}"),
+    ("PUT", "/v1/topics/t", '{{"segments": {}}}'),
+    ("PUT", "/v1/topics/new", '{{"retention": {{"seconds": {}}}}}'),
+    ("PUT", "/v1/topic-groups/g", '{{"segments": {}}}'),
+    ("PUT", "/v1/topics/t/groups/q", '{{"lease_seconds": {}}}'),
+    ("POST", "/v1/topics/t/groups/q/claims", '{{"max_messages": {}}}'),
+    ("POST", "/v1/topics/t/groups/q/claims", '{{"wait": {}}}'),
+    ("POST", "/v1/topics/t/groups/q/acks", '{{"messages": [{{"claim": "x", "from": {}}}]}}'),
+    ("POST", "/v1/topics/t/groups/q/reset", '{{"to": {}}}'),
+    ("POST", "/v1/topics/t/groups/s/members", '{{"session_seconds": {}}}'),
+    ("POST", "/v1/topics/t/groups/s/members/m/heartbeats", '{{"member_epoch": {}}}'),
+    ("POST", "/v1/topics/t/groups/s/commits", '{{"member_id": "m", "member_epoch": {}}}'),
+    ("POST", "/v1/topics/t/uploads", '{{"size_bytes": {}}}'),
+    ("POST", "/v1/topics/t/loads", '{{"rows": {}}}'),
+    ("GET", "/v1/topics/t/messages?limit={}", None),
+    ("GET", "/v1/topics/t/messages?wait={}", None),
+    ("GET", "/v1/topics/t/segments/{}/messages", None),
+    ("GET", "/v1/topics/t/segments/0/messages?offset={}", None),
+    ("GET", "/v1/topics/t/messages/{}-0", None),
+    ("POST", "/v1/topics/t/messages?producer=p&sequence={}", "x"),
+    ("POST", "/v1/topics/t/messages?delay_seconds={}", "x"),
+]
+
+
+@pytest.mark.parametrize("digits", [400, 5000, 70_000])
+async def test_an_integer_without_end_is_told_of_in_an_answer_of_4xx(memory_broker: HttpBroker, digits: int) -> None:
+    """Python converts none of more than some thousand digits."""
+    client = memory_broker.client
+    await client.put("/v1/topics/t", json={})
+    for method, path, body in HUGE_INTEGERS:
+        number = "1" * (digits if "{" not in path else min(digits, 50_000))  # no address is longer
+        headers = {"content-type": "application/json" if body and "{" in body else "text/plain"}
+        content = None if body is None else body.format(number)
+        answer = await client.request(method, path.format(number), content=content, headers=headers)
+        assert 400 <= answer.status_code < 500, (method, path, answer.text[:300])
+    number = "1" * digits
+    lines = f'{{"value": 1}}\n{{"value": {number}}}'
+    answer = await client.post(MESSAGES, content=lines, headers={"content-type": NDJSON})
+    check_problem(answer, 400, "invalid-request", "line 2", "not valid JSON")
+    async with raw_socket(memory_broker.port) as socket:
+        await socket.send(frame(f'{{"id": 5, "publish": [{{"value": {number}}}]}}'.encode()))
+        told = (await socket.next()).document
+        problem = told["problem"] if "problem" in told else told["answers"][0]["problem"]
+        assert problem["type"] == "urn:braidmq:invalid-request", told

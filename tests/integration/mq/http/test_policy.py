@@ -269,6 +269,44 @@ async def test_a_quota_is_told_with_its_limit_and_when_to_come_back(
     assert (await broker.client.post(messages, content=b"x", headers=admin)).status_code == 200
 
 
+WAITS = [
+    pytest.param("GET", "/v1/topics/orders/messages?from=latest&wait=20", None, id="a page"),
+    pytest.param("GET", "/v1/topics/orders/messages?from=latest&%77ait=20", None, id="a page, its query encoded"),
+    pytest.param("GET", "/v1/topics/orders/segments/0/messages?%77%61it=20", None, id="a segment"),
+    pytest.param("POST", "/v1/topics/orders/groups/q/claims", {"wait": 20}, id="a claim"),
+    pytest.param("POST", "/v1/topics/orders/groups/s/members/m/heartbeats", {"wait": 20}, id="a heartbeat"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WAITS)
+async def test_whatever_waits_counts_among_the_streams_of_its_principal(
+    broker: HttpBroker, maker: TokenMaker, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    admin, held = (bearer(maker.token(*EVERYTHING, sub=name)) for name in ("ada", "held"))
+    (await broker.client.put("/v1/topics/orders", headers=admin)).raise_for_status()
+    (await put(broker, admin, quotas=[{"principal": "held", "streams": 1}])).raise_for_status()
+    if "heartbeats" in path:
+        joined = await broker.client.post("/v1/topics/orders/groups/s/members", json={"member_id": "m"}, headers=held)
+        told = joined.raise_for_status().json()
+        holds = [{"segment": each["segment"], "epoch": each["epoch"]} for each in told["segments"]]
+        body = {**(body or {}), "member_epoch": told["member_epoch"], "segments": holds}
+
+    async def asks(more: dict[str, Any] | None = None) -> httpx.Response:
+        given = {} if body is None else {"json": {**body, **(more or {})}}
+        return await broker.client.request(method, path, headers=held, **given)
+
+    waiting = asyncio.create_task(asks())
+    share = broker.broker.quotas.share("held")
+    assert share is not None
+    while not share._streams:
+        await asyncio.sleep(0.01)
+    check_problem(await asks(), 429, "quota-exceeded", "streams = 1")
+    if body is not None:
+        assert (await asks({"wait": 0})).status_code == 200
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
 async def test_a_publish_that_the_app_takes_over_is_charged_once(
     broker: HttpBroker, maker: TokenMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

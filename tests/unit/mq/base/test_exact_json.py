@@ -91,3 +91,15 @@ def test_what_is_no_text_of_its_own_is_none_in_a_text(value: str) -> None:
         loads(value.encode())
     with pytest.raises(orjson.JSONDecodeError):
         loads_at(f"  {value}", 2)
+
+
+@pytest.mark.parametrize("digits", [400, 5000, 70_000])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_an_integer_of_too_many_digits_is_no_json(digits: int, sign: str) -> None:
+    """orjson says so of more than it can make a double of, and Python of more than some thousand."""
+    number = sign + "1" * digits
+    for text in (number, f'{{"value": [{number}]}}', f'{{"value": {number}.5}}'):
+        with pytest.raises(orjson.JSONDecodeError):
+            loads(text.encode())
+        with pytest.raises(orjson.JSONDecodeError):
+            loads_at(text, 0)
