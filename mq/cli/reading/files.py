@@ -12,7 +12,7 @@ from mq.cli.failures import CommandFailed
 from mq.cli.input.moments import Start, start_of
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
 from mq.cli.output import print_json, print_lines, print_table, size, write_out
-from mq.cli.reading.queries.engines import QUERIES, Engine
+from mq.cli.reading.queries.engines import PERSISTENT_QUERIES, QUERIES, Engine
 from mq.cli.reading.queries.stored_topic import stored_topic
 
 _From = Annotated[
@@ -78,6 +78,9 @@ def sql(
         Engine,
         typer.Option("--engine", help="What the query is for. Spark and Polars get a Python program, the others SQL."),
     ] = "duckdb",
+    persistent: Annotated[
+        bool, typer.Option("--persistent", help="A view that stays in DuckDB's database, for all of its connections.")
+    ] = False,
     url: Url = DEFAULT_URL,
     timeout: Timeout = None,
 ) -> None:
@@ -87,6 +90,10 @@ def sql(
     `_topic`, and of one of its topics its messages alone. On S3 the query names the endpoint and
     the region of the store, and each engine takes credentials as it always does.
     """
+
+    queries = PERSISTENT_QUERIES if persistent else QUERIES
+    if engine not in queries:
+        raise CommandFailed(f"--persistent is for {' and '.join(queries)}: {engine} has no view that stays")
 
     async def work(client: AsyncClient) -> str:
         found = await client.topic(topic)
@@ -98,7 +105,7 @@ def sql(
         # The messages of a member of a topic group lie in the group's files.
         async for file in client.files(found.group or topic):
             types = {name: found.config[name] for name in ("key_type", "value_type")}
-            return QUERIES[engine](stored_topic(topic, file, group=found.group, **types))
+            return queries[engine](stored_topic(topic, file, group=found.group, **types))
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
     print_lines(with_client(url, timeout, work).rstrip())

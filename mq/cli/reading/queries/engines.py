@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from mq.cli.reading.queries.for_athena import athena_query
-from mq.cli.reading.queries.for_duckdb import duckdb_query
+from mq.cli.reading.queries.for_duckdb import duckdb_query, persistent_duckdb_view
 from mq.cli.reading.queries.for_polars import polars_query
 from mq.cli.reading.queries.for_spark import spark_query
 from mq.cli.reading.queries.stored_topic import StoredTopic
@@ -16,3 +16,8 @@ QUERIES: dict[Engine, Callable[[StoredTopic], str]] = {
     "polars": polars_query,
     "athena": athena_query,
 }
+PERSISTENT_QUERIES: dict[Engine, Callable[[StoredTopic], str]] = {
+    "duckdb": persistent_duckdb_view,
+    "athena": athena_query,
+}
+"""Those that make a view which is there for other connections too."""

@@ -12,11 +12,8 @@ INSTALL httpfs;
 LOAD httpfs;
 CREATE OR REPLACE SECRET braidmq (TYPE s3, PROVIDER credential_chain{place});
 """
-# The files are listed first, and only these are read: they stay for the grace, whatever is rolled up meanwhile.
-_VIEW = """\
--- Topic {topic} for DuckDB, each message once, as of the moment when this is read:
---   duckdb -init FILE        then .read FILE for the messages since
-{credentials}CREATE OR REPLACE TEMP TABLE {files} AS
+# Which files count, and from which offset on, by their names (docs/file-format.md).
+_WHICH = """\
 WITH named AS (
     SELECT file AS filename, regexp_extract(
         file, 'segment=(\\d+)/(\\d{{20}})(?:-(\\d{{20}}))?\\.parquet$', ['segment', 'base', 'end']) AS name
@@ -31,7 +28,13 @@ WITH named AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS reached
     FROM files
 )
-SELECT filename, greatest(base, reached) AS start FROM walked WHERE coalesce(stop > reached, base >= reached);
+SELECT filename, greatest(base, reached) AS start FROM walked WHERE coalesce(stop > reached, base >= reached)"""
+# The files are listed first, and only these are read: they stay for the grace, whatever is rolled up meanwhile.
+_VIEW = """\
+-- Topic {topic} for DuckDB, each message once, as of the moment when this is read:
+--   duckdb -init FILE        then .read FILE for the messages since
+{credentials}CREATE OR REPLACE TEMP TABLE {files} AS
+{which};
 SET VARIABLE {files} = (SELECT list(filename) FROM {files});
 CREATE OR REPLACE TEMP VIEW {view} AS
 SELECT {columns}
@@ -39,21 +42,42 @@ FROM read_parquet(getvariable({variable}), hive_partitioning = true, filename = 
 JOIN {files} USING (filename)
 WHERE _offset >= start{member};
 """
+# A view that any connection uses lists the files whenever it is used, and lists them twice. The first list says which
+# count. These stay for the grace, so the second one has them too.
+_PERSISTENT = """\
+-- Topic {topic} for DuckDB, each message once: a view that stays in the database, for all of its connections. It has
+-- the messages that are there when it is used.
+{credentials}CREATE OR REPLACE VIEW {view} AS
+SELECT {columns}
+FROM (
+{which}
+) JOIN read_parquet({glob}, hive_partitioning = true, filename = true) USING (filename)
+WHERE _offset >= start{member};
+"""
 
 
 def duckdb_query(stored: StoredTopic) -> str:
-    """SQL that makes the view `topic`. DuckDB would ask AWS, so it is told where the bucket is."""
+    """SQL that makes the view `topic` for one connection. DuckDB would ask AWS, so it is told where the bucket is."""
     files = f"{stored.topic}_files"
-    return _VIEW.format(
-        topic=sql_text(stored.topic),
-        credentials=_S3.format(place=_place(stored.store)) if stored.is_on_s3 else "",
-        glob=sql_text(f"{glob.escape(stored.folder)}/segment=*/*.parquet"),
-        files=sql_name(files),
-        variable=sql_text(files),
-        view=sql_name(stored.topic),
-        columns=", ".join(stored.columns),
-        member="" if stored.member is None else f" AND _topic = {sql_text(stored.member)}",
-    )
+    return _VIEW.format(**_parts(stored), files=sql_name(files), variable=sql_text(files))
+
+
+def persistent_duckdb_view(stored: StoredTopic) -> str:
+    """SQL that makes the view `topic` in a database."""
+    return _PERSISTENT.format(**_parts(stored))
+
+
+def _parts(stored: StoredTopic) -> dict[str, str]:
+    found = sql_text(f"{glob.escape(stored.folder)}/segment=*/*.parquet")
+    return {
+        "topic": sql_text(stored.topic),
+        "credentials": _S3.format(place=_place(stored.store)) if stored.is_on_s3 else "",
+        "which": _WHICH.format(glob=found),
+        "glob": found,
+        "view": sql_name(stored.topic),
+        "columns": ", ".join(stored.columns),
+        "member": "" if stored.member is None else f" AND _topic = {sql_text(stored.member)}",
+    }
 
 
 def _place(store: StoreAddress) -> str:

@@ -67,6 +67,35 @@ def test_sql_makes_the_topic_a_view_that_has_each_message_once_also_between_roll
         (folder / str(rolled)).unlink()
 
 
+def test_a_persistent_view_is_there_for_other_connections_and_has_the_messages_since(
+    mq: Mq, topic: str, tmp_path: Path
+) -> None:
+    publish_some(mq, topic, tmp_path)
+    text = mq("files", "sql", topic, "--persistent")
+    query = f"SELECT count(*), sum((value->>'n')::INT), count(DISTINCT (segment, _offset)) FROM \"{topic}\""
+    with duckdb.connect(tmp_path / "own.db") as connection:
+        connection.execute(text)
+    with duckdb.connect(tmp_path / "own.db", read_only=True) as connection:
+        assert connection.sql(query).fetchall() == [(1500, 3 * sum(range(500)), 1500)]
+        mq("publish", topic, '{"n": 1000}')
+        assert connection.sql(query).fetchall() == [(1501, 3 * sum(range(500)) + 1000, 1501)]
+        with connection.cursor() as another:
+            folder = Path(text.partition("glob('")[2].partition("segment=")[0]) / "segment=0"
+            merged = pa.concat_tables(
+                [pq.read_table(each, partitioning=None) for each in sorted(folder.glob("*.parquet"))]
+            )
+            rolled = folder / str(FileName(0, merged.num_rows))
+            pq.write_table(merged, rolled)
+            assert another.sql(query).fetchall() == [(1501, 3 * sum(range(500)) + 1000, 1501)]
+            rolled.unlink()
+
+
+def test_an_engine_without_views_that_stay_says_so(mq: Mq, mq_fails: Mq, topic: str) -> None:
+    mq("topic", "create", topic)
+    told = mq_fails("files", "sql", topic, "--persistent", "--engine", "polars")
+    assert "--persistent is for duckdb and athena: polars has no view that stays" in told
+
+
 def test_polars_gets_a_program(mq: Mq, topic: str, tmp_path: Path) -> None:
     publish_some(mq, topic, tmp_path)
     names: dict[str, Any] = {}
