@@ -102,10 +102,11 @@ def sql(
                 f"some messages of topic {topic!r} were given up, which names of files do not show: "
                 "read what mq files ls lists"
             )
+        starts = {segment.segment: segment.start_offset for segment in found.segments}
         # The messages of a member of a topic group lie in the group's files.
         async for file in client.files(found.group or topic):
             types = {name: found.config[name] for name in ("key_type", "value_type")}
-            return queries[engine](stored_topic(topic, file, group=found.group, **types))
+            return queries[engine](stored_topic(topic, file, group=found.group, starts=starts, **types))
         raise CommandFailed(f"topic {topic!r} has no files yet: publish a message first")
 
     print_lines(with_client(url, timeout, work).rstrip())

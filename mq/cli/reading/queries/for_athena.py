@@ -1,16 +1,18 @@
 """A topic as a view of Amazon Athena."""
 
 import re
+from collections.abc import Mapping
 
 from mq.cli.failures import CommandFailed
 from mq.cli.reading.queries.quoting import sql_text
 from mq.cli.reading.queries.stored_topic import StoredTopic
 
 # Athena lists while it reads. So a message that is in two files for a while is read twice, and one of the two counts.
-# The table has no partitions: those of later segments would have to be added.
+# The table has no partitions: those of later segments would have to be added. It cannot read the record beside the
+# files, so what retention had given up when the query was printed is in its text.
 _QUERY = """\
 -- Topic {topic} for Athena, each message once at every moment. Run the two statements once, one after the other; then
--- query the view {name}.
+-- query the view {name}. It knows what retention had removed when it was printed; print it again later.
 CREATE EXTERNAL TABLE IF NOT EXISTS `{name}_files` (
     `_offset` bigint, `_timestamp` timestamp, `key` {key}, `value` {value}, `event_time` timestamp,
     `headers` map<string,binary>{grouped}
@@ -26,7 +28,7 @@ FROM (
         SELECT *, CAST(regexp_extract("$path", 'segment=(\\d+)/', 1) AS bigint) AS segment FROM {name}_files
     )
 )
-WHERE copy = 1{member};
+WHERE copy = 1{kept}{member};
 """
 _TYPES = {"binary": "binary", "string": "string", "json": "string"}
 
@@ -44,9 +46,21 @@ def athena_query(stored: StoredTopic) -> str:
         value=_TYPES[stored.value_type],
         grouped="" if stored.group is None else ", `_topic` string",
         columns=", ".join(f'"{each}"' if each.startswith("_") else each for each in stored.columns),
+        kept=_kept(stored.starts),
         member="" if stored.member is None else f' AND "_topic" = {sql_text(stored.member)}',
         location=sql_text(f"{stored.folder}/"),
     )
+
+
+def _kept(starts: Mapping[int, int]) -> str:
+    """Leaves out segments that are gone, and what is before the start of one. Later segments have higher ids."""
+    if not starts:
+        return ""
+    listed = ", ".join(map(str, sorted(starts)))
+    moved = "".join(
+        f' AND NOT (segment = {segment} AND "_offset" < {start})' for segment, start in sorted(starts.items()) if start
+    )
+    return f" AND (segment > {max(starts)} OR segment IN ({listed})){moved}"
 
 
 def _place(stored: StoredTopic) -> str:

@@ -7,14 +7,20 @@ from filer.stores.store_address import StoreAddress
 from mq.cli.reading.queries.quoting import sql_name, sql_text
 from mq.cli.reading.queries.stored_topic import StoredTopic
 
+MOST_RECORD_BYTES = 256 * 1024 * 1024
 _S3 = """\
 INSTALL httpfs;
 LOAD httpfs;
 CREATE OR REPLACE SECRET braidmq (TYPE s3, PROVIDER credential_chain{place});
 """
-# Which files count, and from which offset on, by their names (docs/file-format.md).
+# Which files count, and from which offset on, by their names (docs/file-format.md). What retention has given up may
+# still be there: the record says where each segment starts.
 _WHICH = """\
-WITH named AS (
+WITH segments AS (
+    SELECT segment.id AS segment, segment.start_offset AS kept
+    FROM (SELECT unnest(segments) AS segment FROM read_json(
+        {record}, columns = {{segments: 'STRUCT(id BIGINT, start_offset BIGINT)[]'}}, maximum_object_size = {most}))
+), named AS (
     SELECT file AS filename, regexp_extract(
         file, 'segment=(\\d+)/(\\d{{20}})(?:-(\\d{{20}}))?\\.parquet$', ['segment', 'base', 'end']) AS name
     FROM glob({glob})
@@ -23,10 +29,10 @@ WITH named AS (
            TRY_CAST(name."end" AS BIGINT) AS stop
     FROM named
 ), walked AS (
-    SELECT *, coalesce(max(stop) OVER (
+    SELECT *, greatest(kept, coalesce(max(stop) OVER (
         PARTITION BY segment ORDER BY base, stop DESC NULLS LAST
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS reached
-    FROM files
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)) AS reached
+    FROM files JOIN segments USING (segment)
 )
 SELECT filename, greatest(base, reached) AS start FROM walked WHERE coalesce(stop > reached, base >= reached)"""
 # The files are listed first, and only these are read: they stay for the grace, whatever is rolled up meanwhile.
@@ -72,7 +78,7 @@ def _parts(stored: StoredTopic) -> dict[str, str]:
     return {
         "topic": sql_text(stored.topic),
         "credentials": _S3.format(place=_place(stored.store)) if stored.is_on_s3 else "",
-        "which": _WHICH.format(glob=found),
+        "which": _WHICH.format(glob=found, record=sql_text(glob.escape(stored.record)), most=MOST_RECORD_BYTES),
         "glob": found,
         "view": sql_name(stored.topic),
         "columns": ", ".join(stored.columns),

@@ -6,6 +6,7 @@ from mq.cli.reading.queries.stored_topic import StoredTopic
 _QUERY = """\
 # Topic {topic} for Polars, each message once, as of the moment when this is run:
 #   python -i FILE        then messages.collect(), or pl.sql("SELECT count(*) FROM messages").collect()
+import json
 import re
 {imports}
 import polars as pl
@@ -16,12 +17,19 @@ folder = {folder!r}
 {columns}
 settings = {{"glob": False, "hive_partitioning": True{settings}}}
 parts = [pl.scan_parquet(name, **settings).filter(pl.col("_offset") >= start) for name, start in cut.items()]
-messages = pl.concat([pl.scan_parquet(whole, **settings), *parts]){member}.select(columns){values}
+parts += [pl.scan_parquet(whole, **settings)] if whole else []
+messages = pl.concat(parts){member}.select(columns){values}
 """
-_IN_A_DIRECTORY = 'found = [path.as_posix() for path in Path(folder).glob("segment=*/*.parquet")]\n'
+_IN_A_DIRECTORY = """\
+record = json.loads(Path({record!r}).read_bytes())
+found = [path.as_posix() for path in Path(folder).glob("segment=*/*.parquet")]
+"""
 # Polars alone lists buckets by reading the ends of files. Credentials are taken as the AWS tools take them.
 _ON_S3 = """\
 storage_options = {options!r}
+as_lines = {{"has_header": False, "separator": "\\x01", "quote_char": None, "infer_schema": False}}
+lines = pl.scan_csv({record!r}, **as_lines, storage_options=storage_options).collect().to_series()
+record = json.loads("\\n".join(lines))
 files = pl.scan_parquet(f"{{folder}}/segment=*/*.parquet", include_file_paths="file", storage_options=storage_options)
 found = files.select(pl.col("file").unique()).collect()["file"]
 """
@@ -35,7 +43,11 @@ def polars_query(stored: StoredTopic) -> str:
         topic=stored.topic,
         imports="" if stored.is_on_s3 else "from pathlib import Path\n",
         folder=stored.folder,
-        found=_ON_S3.format(options=_options(stored)) if stored.is_on_s3 else _IN_A_DIRECTORY,
+        found=(
+            _ON_S3.format(options=_options(stored), record=stored.record)
+            if stored.is_on_s3
+            else _IN_A_DIRECTORY.format(record=stored.record)
+        ),
         which=WHICH_COUNT,
         member="" if stored.member is None else f'.filter(pl.col("_topic") == {stored.member!r})',
         columns=columns_of(stored),

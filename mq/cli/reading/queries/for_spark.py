@@ -9,6 +9,7 @@ from mq.cli.reading.queries.stored_topic import StoredTopic
 _QUERY = """\
 # Topic {topic} for Spark, each message once, as of the moment when this is run:
 #   pyspark, then exec(open("FILE").read()), then spark.sql("SELECT count(*) FROM {view}").show()
+import json
 import re
 from functools import reduce
 
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 spark = SparkSession.builder.getOrCreate()
 options = {options!r}
 folder = {folder!r}
+record = json.loads(spark.read.options(**options).text({record!r}, wholetext=True).first().value)
 # Of these files nothing is read but their names.
 listing = spark.read.options(**options).options(pathGlobFilter="*.parquet", recursiveFileLookup=True)
 found = [row.path for row in listing.format("binaryFile").load(folder).select("path").collect()]
@@ -25,7 +27,8 @@ found = [row.path for row in listing.format("binaryFile").load(folder).select("p
 {columns}
 reader = spark.read.options(**options).option("basePath", {base!r})
 parts = [reader.parquet(name).where(f"_offset >= {{start}}") for name, start in cut.items()]
-messages = reduce(DataFrame.unionByName, parts, reader.parquet(*whole)){member}.select(columns)
+parts += [reader.parquet(*whole)] if whole else []
+messages = reduce(DataFrame.unionByName, parts){member}.select(columns)
 messages.createOrReplaceTempView({view!r})
 """
 # What stands for other characters in the paths of Hadoop.
@@ -34,12 +37,15 @@ _WILD = re.compile(r"([\\{}\[\]*?])")
 
 def spark_query(stored: StoredTopic) -> str:
     """A program that makes the frame `messages` and a temporary view of the topic's name."""
-    base = stored.folder.replace("s3://", "s3a://", 1) if stored.is_on_s3 else stored.folder
+    base, record = (
+        each.replace("s3://", "s3a://", 1) if stored.is_on_s3 else each for each in (stored.folder, stored.record)
+    )
     return _QUERY.format(
         topic=stored.topic,
         view=f"`{stored.topic}`",
         options=_options(stored),
         folder=_WILD.sub(r"\\\1", base),
+        record=_WILD.sub(r"\\\1", record),
         base=base,
         which=WHICH_COUNT,
         member="" if stored.member is None else f".where({_is_of(stored.member)!r})",

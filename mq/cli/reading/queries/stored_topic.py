@@ -1,6 +1,7 @@
 """Where a topic is stored, as other engines have to be told."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from braidmq import SegmentFile
 from braidmq.read.store_of_file import store_of_file
@@ -14,7 +15,8 @@ COLUMNS = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "he
 class StoredTopic:
     """A topic with the store that holds its files. `key_type` and `value_type` are those of its configuration.
 
-    `group` is the topic group in whose files its messages are; its own name if it is one.
+    `group` is the topic group in whose files its messages are; its own name if it is one. `starts` has the first offset
+    that is kept of each segment of the record, for engines that cannot read the record themselves.
     """
 
     topic: str
@@ -22,6 +24,12 @@ class StoredTopic:
     key_type: str
     value_type: str
     group: str | None = None
+    starts: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def record(self) -> str:
+        """The topic's record: which segments there are, and where each starts. A path, or an address s3://."""
+        return f"{self.store.url}/{keys.topic(self.group or self.topic)}"
 
     @property
     def folder(self) -> str:
@@ -45,7 +53,13 @@ class StoredTopic:
 
 
 def stored_topic(
-    topic: str, file: SegmentFile, *, key_type: str, value_type: str, group: str | None = None
+    topic: str,
+    file: SegmentFile,
+    *,
+    key_type: str,
+    value_type: str,
+    group: str | None = None,
+    starts: Mapping[int, int] | None = None,
 ) -> StoredTopic:
     """Where the topic is, from any of its files: on S3 its signed address tells the endpoint and the region."""
-    return StoredTopic(topic, store_of_file(group or topic, file), key_type, value_type, group)
+    return StoredTopic(topic, store_of_file(group or topic, file), key_type, value_type, group, starts or {})

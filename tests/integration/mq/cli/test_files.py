@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,42 @@ def test_polars_gets_a_program(mq: Mq, topic: str, tmp_path: Path) -> None:
     messages = names["messages"].collect()
     assert messages.height == 1500
     assert sum(json.loads(value)["n"] for value in messages["value"]) == 3 * sum(range(500))
+
+
+@pytest.fixture
+def retained(mq: Mq, mq_json: Callable[..., Any], topic: str, tmp_path: Path) -> tuple[str, Path, int]:
+    """A topic, and a copy of its store in which retention has moved on and deleted nothing yet; how many are left."""
+    publish_some(mq, topic, tmp_path)
+    mq("publish", topic, '"the last one"')
+    root = Path(mq("files", "sql", topic).partition("glob('")[2].partition("/topics/")[0])
+    copy = tmp_path / "copy"
+    shutil.copytree(root / "topics" / topic, copy / "topics" / topic)
+    newest = {file["segment"]: file for file in mq_json("files", "ls", topic)}
+    record = copy / "topics" / topic / "topic.json"
+    state = json.loads(record.read_bytes())
+    # Of one segment the newest file is kept, and one has left the record.
+    kept, *others, _ = state["segments"]
+    kept["start_offset"] = newest[kept["id"]]["base_offset"]
+    for segment in others:
+        segment["start_offset"] = newest[segment["id"]]["end_offset"]
+    record.write_text(json.dumps({**state, "segments": [kept, *others]}, indent=1))
+    return str(root), copy, newest[kept["id"]]["count"]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "duckdb --persistent", "polars"])
+def test_what_retention_has_given_up_does_not_count_while_its_files_are_there(
+    engine: str, mq: Mq, topic: str, retained: tuple[str, Path, int]
+) -> None:
+    root, copy, left = retained
+    text = mq("files", "sql", topic, "--engine", *engine.split()).replace(root, str(copy))
+    if engine.startswith("duckdb"):
+        with duckdb.connect() as connection:
+            connection.execute(text)
+            assert connection.sql(f'SELECT count(*) FROM "{topic}"').fetchall() == [(left,)]
+    else:
+        names: dict[str, Any] = {}
+        exec(text, names)
+        assert names["messages"].collect().height == left
 
 
 def test_athena_needs_a_store_at_amazon(mq: Mq, mq_fails: Mq, topic: str, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_directory_needs_no_settings(engine: Engine) -> None:
 
 ATHENA = """\
 -- Topic 'Day-1.x' for Athena, each message once at every moment. Run the two statements once, one after the other; then
--- query the view topic_day_1_x.
+-- query the view topic_day_1_x. It knows what retention had removed when it was printed; print it again later.
 CREATE EXTERNAL TABLE IF NOT EXISTS `topic_day_1_x_files` (
     `_offset` bigint, `_timestamp` timestamp, `key` string, `value` binary, `event_time` timestamp,
     `headers` map<string,binary>
@@ -147,6 +147,18 @@ WHERE copy = 1;
 
 def test_athena_makes_a_table_and_a_view() -> None:
     assert query("athena", *AWS, topic="Day-1.x", value_type="binary") == ATHENA
+
+
+def test_athena_is_told_where_segments_start() -> None:
+    """It cannot read the record. Segments that come later have higher ids."""
+    file = SegmentFile(
+        uri=f"{AWS[0]}/{KEY}", url=f"{AWS[1]}/{KEY}?{SIGNED}", segment=3, base_offset=0, end_offset=1, count=1, bytes=9
+    )
+    stored = stored_topic("t", file, key_type="string", value_type="json", starts={7: 0, 3: 120})
+    assert (
+        'WHERE copy = 1 AND (segment > 7 OR segment IN (3, 7)) AND NOT (segment = 3 AND "_offset" < 120);\n'
+        in QUERIES["athena"](stored)
+    )
 
 
 @pytest.mark.parametrize(
