@@ -102,6 +102,7 @@ def recreated(
         segments=tuple(opened),
         removals=tombstone.removals,
         loads=tombstone.loads,
+        first_segment=ids.start,
         **_marked(group, ids.start),
     )
 

@@ -8,7 +8,8 @@ knows the record of `m` as it was when it has last read it. What the consumer gr
 chain it tells, and of which lives the message is done. All interleavings are explored. After every step:
 
 - the message of `m` now is not passed by: if it is taken for done, it was handed out and acked;
-- an ack that was answered is not forgotten: that message is taken for done as long as `m` is in that life.
+- an ack that was answered is not forgotten: that message is taken for done as long as `m` is in that life;
+- a consumer group ends with its life: it never serves a later one, also where `m` is in the same chain again.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -23,12 +24,17 @@ from model.explorer import explore_all
 
 @dataclass(frozen=True)
 class Rules:
-    """The safeguards. A test takes each one away."""
+    """The safeguards. A test takes each one away.
+
+    With `knows_no_lives` brokers are of a version before lives were told apart: the last promise is not theirs.
+    """
 
     names_the_chain: bool = True
     reads_again: bool = True
     reads_the_named_chain: bool = True
     looks_as_it_ends: bool = True
+    ends_with_its_life: bool = True
+    knows_no_lives: bool = False
 
 
 class Place(NamedTuple):
@@ -44,17 +50,19 @@ FIRST = Place(1, 1)
 class Group(NamedTuple):
     """The group's record: of which chain it tells, and of which lives the message is done.
 
-    `number` is its incarnation.
+    `number` is its incarnation. The positions in its record tell in which `life` it began: ids of segments, which are
+    never used again, lie below those of a later one. A record of `m` tells its first.
     """
 
     number: int
     chain: int
+    life: int
     done: frozenset[int] = frozenset()
 
 
 class World(NamedTuple):
     """Where `m` is now; the group, and how many there were; whose turn it is, for the how manyeth time; whose message
-    was acked, by life."""
+    was acked, by life; whether a group has served a later life than its own."""
 
     place: Place = FIRST
     group: Group | None = None
@@ -62,6 +70,7 @@ class World(NamedTuple):
     coordinator: str = "a"
     term: int = 0
     acked: frozenset[int] = frozenset()
+    outlived: bool = False
 
 
 class Renamer(NamedTuple):
@@ -143,15 +152,29 @@ def _broker(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
 def _claim(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
     name, group = actor.name, world.group
     if group is None:
-        made = world._replace(group=Group(world.made, actor.known.chain), made=world.made + 1)
+        made = world._replace(group=Group(world.made, *actor.known), made=world.made + 1)
         yield f"{name} makes the group, in chain {actor.known.chain}", made, actor
     elif rules.names_the_chain and group.chain != actor.known.chain:
         if rules.reads_again:
             yield f"{name} finds it in another chain", world, actor._replace(looks_again=True)
         else:
             yield f"{name} takes it for over", world, actor._replace(ending=Ending(group.number, world.term))
+    elif _has_outlived(group, actor.known, rules):
+        # That is so for ever: there is no need to read again.
+        yield (
+            f"{name} finds it to be of an earlier life",
+            world,
+            actor._replace(ending=Ending(group.number, world.term)),
+        )
     elif actor.known.life not in group.done and (rules.names_the_chain or not group.done):
         yield f"{name} grants the message of life {actor.known.life}", world, actor._replace(granted=actor.known)
+
+
+def _has_outlived(group: Group, known: Place, rules: Rules) -> bool:
+    """Whether the group is of an earlier life in the same chain. Who knows an older life says nothing of it."""
+    if rules.knows_no_lives or not rules.ends_with_its_life:
+        return False
+    return group.chain == known.chain and group.life < known.life
 
 
 def _look_again(actor: Broker, world: World) -> Step:
@@ -171,7 +194,8 @@ def _end(actor: Broker, ending: Ending, world: World, rules: Rules) -> Step:
     after, group = actor._replace(ending=None), world.group
     if group is None or group.number != ending.number or world.term != ending.term:
         return f"{actor.name} has no such group any more", world, after
-    if rules.looks_as_it_ends and actor.known.chain == group.chain:
+    is_that_chain = actor.known.chain == group.chain and not _has_outlived(group, actor.known, rules)
+    if rules.looks_as_it_ends and is_that_chain:
         return f"{actor.name} finds that it is not over", world, after
     return f"{actor.name} ends the group", world._replace(group=None), after
 
@@ -187,10 +211,13 @@ def _deliver(actor: Broker, granted: Place, world: World, rules: Rules) -> Itera
         yield f"{actor.name} has no such group any more", world, after
     elif rules.names_the_chain and rules.reads_the_named_chain and actor.known.chain != group.chain:
         yield f"{actor.name} finds it in another chain", world, after._replace(looks_again=True)
+    elif _has_outlived(group, actor.known, rules):
+        yield f"{actor.name} finds it to be of an earlier life", world, after
     else:
         done = world._replace(
             group=group._replace(done=group.done | {granted.life}), acked=world.acked | {read_from.life}
         )
+        done = done._replace(outlived=world.outlived or group.life < read_from.life)
         yield f"the message of life {read_from.life} is acked at {actor.name}", done, after
 
 
@@ -207,6 +234,8 @@ def complaint(world: World, actors: Sequence[Actor], rules: Rules) -> str | None
         return f"the message of life {life} is passed by"
     if life in world.acked and not taken_for_done:
         return f"the ack in life {life} is forgotten"
+    if world.outlived and not rules.knows_no_lives:
+        return "a group of an earlier life has served a later one"
     return None
 
 

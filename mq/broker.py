@@ -244,7 +244,7 @@ class Broker:
                 on_read=self._record_read,
                 take_over=self._take_over_topic,
             ),
-            on_applied=self._wake_leader,
+            on_applied=self._topic_applied,
             draining=self.draining,
         )
 
@@ -608,6 +608,10 @@ class Broker:
         """Another broker has changed the record of a topic."""
         self.leader_loop.request_read(name)
         self.topics.record_changed(name)
+
+    def _topic_applied(self, state: TopicState) -> None:
+        self._wake_leader(state)
+        self.groups.topic_changed(self.topics[state.topic].state)
 
     def _wake_leader(self, state: TopicState) -> None:
         """Pass a newer state to the leader's loop: a topic that it does not follow yet announces no changes."""

@@ -221,6 +221,21 @@ class TopicState(_Frozen):
     deleted: bool = False
     group: Grouping | None = Field(default=None, exclude_if=_is_none)
     member_of: Membership | None = Field(default=None, exclude_if=_is_none)
+    first_segment: int | None = Field(default=None, exclude_if=_is_none)
+    """The id of the first segment of a topic that was created again: those below are of topics that had its name."""
+
+    @property
+    def begins_at(self) -> int:
+        """No segment of this very topic has a lower id. 0 if nothing shows that its name was another one's before.
+
+        Of a topic that a broker of an earlier version has created again, the segments that it opened then show it, as
+        long as one of them is there: whoever has read this topic has been in that one, or in one behind it.
+        """
+        if self.first_segment is not None:
+            return self.first_segment
+        if self.group is not None:
+            return self.group.first_segment
+        return min((segment.id for segment in self.segments if segment.reason == "create"), default=0)
 
     @property
     def is_grouped(self) -> bool:

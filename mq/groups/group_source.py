@@ -8,7 +8,9 @@ from typing import Protocol
 from filer.errors import BraidError
 from filer.segment.read_room import ReadRoom
 from filer.topic.positions import Positions
+from groups.fold import GroupProgress
 from groups.records import Source
+from groups.stream.progress import StreamProgress
 from mq.base.errors import NotFound
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
@@ -32,6 +34,16 @@ def source_of(view: TopicView) -> Source | None:
     return Source(view.runtime.topic, grouping.first_segment)
 
 
+def newest_segment(progress: GroupProgress) -> int | None:
+    """The newest segment that a group's records tell of; None if they tell of none."""
+    left = progress.left if isinstance(progress, StreamProgress) else {}
+    return max((*progress.segments, *left), default=None)
+
+
+def _unknown() -> int | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSource:
     """Finds the messages of a group of that `topic`, and never those of something else that has its name by now.
@@ -39,12 +51,16 @@ class GroupSource:
     A name may be that of a topic, then of a member of one topic group, then of another. Segments of all of these have
     the same ids, so a position in one says nothing of another. Hence the group's records tell its `source`, and it is
     over once its name means something else. `model/group_sources.py` explores this.
+
+    A topic that is deleted and created again never uses the id of a segment again. So the group is over too if the
+    `newest` segment that its records tell of is of the topic before. That is true for ever, whoever learns of it.
     """
 
     topic: str
     source: Source | None
     topics: TopicRegistry
     make_reader: MakeReader
+    newest: Callable[[], int | None] = _unknown
 
     async def view(self) -> TopicView:
         """The topic, or the member. Raises `NotFound`: of a group, if it is over; of a topic, if there is none.
@@ -52,23 +68,37 @@ class GroupSource:
         What another broker has made of the name may not be known here, so before it is over the records are read again.
         """
         view = await self.topics.view(self.topic)
-        if source_of(view) != self.source:
+        if self._is_other(view):
             view = await self.topics.newest_view(self.topic)
-            if source_of(view) != self.source:
+            if self._is_other(view):
                 raise NotFound("group", f"{self.topic!r} is not the topic any more of which this was a group")
         return view
+
+    def _is_other(self, view: TopicView) -> bool:
+        """Whether the name means something else, as far as that is known."""
+        if source_of(view) != self.source:
+            return True
+        newest = self.newest()
+        return self.source is None and newest is not None and newest < view.state.begins_at
 
     async def runtime(self) -> TopicRuntime:
         """The running topic that has the messages. Raises as `view`."""
         return (await self.view()).runtime
 
     async def is_over(self) -> bool:
-        """Whether the name means something else by now. It never means again what it meant to a group of a member."""
+        """Whether the name means something else by now, or the topic is deleted. Neither ever ends."""
         try:
             await self.view()
         except NotFound as error:
-            return error.what == "group"
+            return error.what == "group" or self._is_deleted()
         return False
+
+    def _is_deleted(self) -> bool:
+        """Whether the group's own topic is deleted. What is known may be older than the topic that the group is of."""
+        runtime, newest = self.topics.get(self.topic), self.newest()
+        if runtime is None or newest is None or self.source is not None:
+            return False
+        return runtime.state.deleted and newest < runtime.state.next_segment
 
     async def reader(self, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
         """A reader of the group's messages alone. Raises as `view`."""

@@ -11,7 +11,7 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.keys import GROUPS_TOPIC, check_name
 from filer.slots import slot_of
-from filer.topic.topic_state import Segment
+from filer.topic.topic_state import Segment, TopicState
 from groups.fold import GroupProgress
 from groups.queue.progress import QueueProgress
 from groups.records import Redriving, key_of
@@ -21,7 +21,7 @@ from mq.base.errors import NotFound
 from mq.groups.dead_letters import DeadLetters
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
-from mq.groups.group_source import GroupSource, MakeReader
+from mq.groups.group_source import GroupSource, MakeReader, newest_segment
 from mq.groups.group_topic import ensure
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
@@ -75,6 +75,9 @@ class Groups:
         self._segments: dict[int, SegmentGroups] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        # Topics whose groups are looked through because of a newer state, and those that have another one since.
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._changed: set[str] = set()
 
     # -- where a group is ------------------------------------------------------------------------------------
 
@@ -142,7 +145,32 @@ class Groups:
 
     def source(self, topic: str, progress: GroupProgress) -> GroupSource:
         """Where the messages of a group of that topic are."""
-        return GroupSource(topic, progress.source, self._topics, self._make_reader)
+        return GroupSource(topic, progress.source, self._topics, self._make_reader, partial(newest_segment, progress))
+
+    def topic_changed(self, state: TopicState) -> None:
+        """End the groups of a topic that is deleted, or has been: nothing that they know is of what may come.
+
+        Stopped before that is stored, they are over still: whoever asks for one of them next ends it.
+        """
+        if not (state.deleted or state.begins_at):
+            return
+        if any(each.has_groups_of(state.topic) for each in self._segments.values()):
+            self._changed.add(state.topic)
+            if state.topic not in self._ending:
+                task = asyncio.create_task(self._end_over(state.topic), name=f"end groups of {state.topic}")
+                self._ending[state.topic] = task
+                task.add_done_callback(lambda _: self._ending.pop(state.topic, None))
+
+    async def _end_over(self, topic: str) -> None:
+        while topic in self._changed:
+            self._changed.discard(topic)
+            for groups in list(self._segments.values()):
+                for name, _ in groups.of_topic(topic):
+                    # Whoever asks for it next finds it to be over as well.
+                    with contextlib.suppress(BraidError):
+                        group = groups.find(topic, name)
+                        if group is not None and await group.source.is_over():
+                            await groups.end(group)
 
     def floors(self) -> dict[int, int]:
         """Below which offsets the records of this broker's segments are needed no more."""
@@ -182,6 +210,9 @@ class Groups:
 
     async def close(self) -> None:
         """End the groups of all segments."""
+        for task in self._ending.values():
+            task.cancel()
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
         for segment in [*self._opening, *self._segments]:
             self.on_writer_closed(segment)
         await asyncio.gather(*self._closing, return_exceptions=True)

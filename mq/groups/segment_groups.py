@@ -176,6 +176,11 @@ class SegmentGroups:
             ((each.name[1], each.progress) for each in self.known() if each.name[0] == topic), key=lambda each: each[0]
         )
 
+    def has_groups_of(self, topic: str) -> bool:
+        """Whether there is a group of that topic, as far as this is ready."""
+        begin = key_of(topic, "")
+        return any(key.startswith(begin) for groups in (self._untouched, self._groups) for key in groups)
+
     def known(self) -> list[Known]:
         """All groups; none before the log is replayed."""
         untouched = [

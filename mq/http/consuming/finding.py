@@ -17,10 +17,11 @@ from mq.peers.group_call import GroupRequest
 from mq.topic.topic_reader import TopicReader
 
 
-async def existing_group(groups: SegmentGroups, request: GroupRequest) -> Group:
-    """The group. Raises `NotFound`, also for one that is over because its topic's name means something else by now."""
+async def existing_group(broker: Broker, groups: SegmentGroups, request: GroupRequest) -> Group:
+    """The group. Raises `NotFound`: of the topic, if that is gone; else of the group, also of one that is over."""
     group = groups.find(request.topic, request.group)
     if group is None or await group.source.is_over():
+        await broker.topics.view(request.topic)
         raise NotFound(
             "group",
             f"topic {request.topic!r} has no group {request.group!r}: create it with "

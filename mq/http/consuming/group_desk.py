@@ -129,7 +129,7 @@ class GroupDesk:
         return GroupAnswer.of(document | {"created": created, "differs": differs}, 201 if created else 200)
 
     async def _describe(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        return GroupAnswer.of(await document_of(self._broker, await existing_group(groups, request)))
+        return GroupAnswer.of(await document_of(self._broker, await existing_group(self._broker, groups, request)))
 
     async def _delete(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         await groups.delete(request.topic, request.group)
@@ -148,7 +148,7 @@ class GroupDesk:
         asked = checked_body(_object(request), ResetBody)
         if (asked.to is None) == (asked.marker is None):
             raise InvalidInput("give either to (earliest, latest or an RFC 3339 time) or marker")
-        source = (await existing_group(groups, request)).source
+        source = (await existing_group(self._broker, groups, request)).source
 
         async def positions() -> Positions:
             reader = await source.reader()
@@ -158,7 +158,10 @@ class GroupDesk:
         return GroupAnswer.of(await document_of(self._broker, group))
 
     async def _redrive(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), RedriveBody), queue_of(await existing_group(groups, request))
+        asked, group = (
+            checked_body(_object(request), RedriveBody),
+            queue_of(await existing_group(self._broker, groups, request)),
+        )
         if asked.max is not None and asked.ids is not None:
             raise InvalidInput("give max (the oldest dead letters) or ids, not both")
         await lease.take(PAGE_BYTES)
@@ -178,7 +181,10 @@ class GroupDesk:
         return GroupAnswer.of(told | {"more": chosen.has_more})
 
     async def _messages(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = checked_body(_object(request), MessagesBody), queue_of(await existing_group(groups, request))
+        asked, group = (
+            checked_body(_object(request), MessagesBody),
+            queue_of(await existing_group(self._broker, groups, request)),
+        )
         after = None if asked.after is None else _place(asked.after)
         bounds = {"most": asked.limit, "max_bytes": asked.max_bytes}
         if asked.state == "dead":
@@ -238,13 +244,13 @@ class GroupDesk:
 
     async def _ack(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = await decision(_object(request), AckBody, lease)
-        group = queue_of(await existing_group(groups, request))
+        group = queue_of(await existing_group(self._broker, groups, request))
         return await decided(asked, group, lease, group.ack)
 
     async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked, group = (
             await decision(_object(request), ReleaseBody, lease),
-            queue_of(await existing_group(groups, request)),
+            queue_of(await existing_group(self._broker, groups, request)),
         )
         delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
         if asked.dead and asked.untouched:
@@ -255,7 +261,7 @@ class GroupDesk:
     async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked, group = (
             await decision(_object(request), ExtensionBody, lease),
-            queue_of(await existing_group(groups, request)),
+            queue_of(await existing_group(self._broker, groups, request)),
         )
         lease_ms = _lease_ms(asked.lease_seconds, group)
         return await decided(asked, group, lease, partial(group.extend, lease_ms=lease_ms))

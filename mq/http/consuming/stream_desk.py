@@ -44,7 +44,7 @@ class StreamDesk:
 
     async def _hear(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = _body(request, HeartbeatBody)
-        group = stream_of(await existing_group(groups, request))
+        group = stream_of(await existing_group(self._broker, groups, request))
         await self._broker.topics.view(request.topic)
         told = await group.hear(
             asked.member_id,
@@ -59,11 +59,11 @@ class StreamDesk:
 
     async def _leave(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
         asked = _body(request, LeaveBody)
-        await stream_of(await existing_group(groups, request)).leave(asked.member_id, asked.member_epoch)
+        await stream_of(await existing_group(self._broker, groups, request)).leave(asked.member_id, asked.member_epoch)
         return GroupAnswer(204, JSON, [])
 
     async def _commit(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = _body(request, CommitBody), stream_of(await existing_group(groups, request))
+        asked, group = _body(request, CommitBody), stream_of(await existing_group(self._broker, groups, request))
         commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
         accepted = await group.commit(asked.member_id, commits)
         if all(each is None for each in accepted):

@@ -1,10 +1,13 @@
 """Consumer groups over HTTP: which there are, and where they begin anew."""
 
+import asyncio
 from typing import Any
 
+import orjson
 import pytest
 
 from filer.stores.memory_store import MemoryStore
+from filer.topic.record_check import checked, with_check
 from tests.support.broker.group_requests import G, T, claim, decide, group, publish, values
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
@@ -139,3 +142,59 @@ async def test_there_are_only_so_many_groups(memory_broker: HttpBroker, monkeypa
     assert "delete some, or split topic __groups" in problem["detail"]
     await memory_broker.client.delete(f"{T}/groups/a")
     (await memory_broker.client.post(f"{T}/groups/c/claims")).raise_for_status()
+
+
+@pytest.mark.parametrize("mode", ["queue", "stream"])
+async def test_groups_end_with_their_topic(memory_broker: HttpBroker, mode: str) -> None:
+    """A topic of the same name begins without them: with no settings, counts or claims of before."""
+    client = memory_broker.client
+    (await client.put(T)).raise_for_status()
+    (await client.put(G, json={"mode": mode, "acks": "stored"})).raise_for_status()
+    await publish(memory_broker, *"abc")
+    held = None if mode == "stream" else await claim(memory_broker)
+    (await client.delete(T)).raise_for_status()
+    check_problem(await client.get(G), 404, "topic-not-found")
+    async with asyncio.timeout(20):
+        while memory_broker.broker.groups.known():
+            await asyncio.sleep(0.02)
+    (await client.put(T)).raise_for_status()
+    await publish(memory_broker, "new")
+    assert (await client.get(f"{T}/groups")).json()["groups"] == []
+    check_problem(await client.get(G), 404, "group-not-found")
+    if held is not None:
+        check_problem(await decide(memory_broker, "acks", held), 404, "group-not-found")
+    assert await values(memory_broker) == ["new"]
+    told = await group(memory_broker)
+    assert (told["settings"]["mode"], told["lag"]["messages"], told["skipped"]) == ("queue", 1, 0)
+    if held is not None:
+        check_problem(await decide(memory_broker, "acks", held), 409, "claim-lost")
+
+
+async def test_a_group_that_nobody_ended_is_over_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coordinator was away while the topic was deleted and created again, also by an earlier version."""
+    kept = MemoryStore()
+    monkeypatch.setattr("mq.groups.groups.Groups.topic_changed", lambda *_: None)
+    async with http_broker(kept) as broker:
+        await broker.client.put(T)
+        for name in "ghi":
+            (await broker.client.put(f"{T}/groups/{name}", json={"max_deliveries": 7})).raise_for_status()
+        await publish(broker, *"abc")
+        await broker.client.delete(T)
+        await broker.client.put(T)
+        await publish(broker, "new")
+    # Earlier versions do not write where a topic begins that is created again.
+    record = await kept.get("topics/t/topic.json")
+    plain = checked(record.data, key="topics/t/topic.json", first="format")[0]
+    del plain["first_segment"]
+    await kept.replace("topics/t/topic.json", with_check(orjson.dumps(plain)), etag=record.info.etag)
+    monkeypatch.undo()
+    async with http_broker(kept) as broker:
+        assert (await broker.client.get(f"{T}/groups")).json()["groups"] == []
+        check_problem(await broker.client.get(G), 404, "group-not-found")
+        assert await values(broker) == ["new"]
+        assert (await group(broker))["settings"]["max_deliveries"] == 5
+        (await broker.client.put(f"{T}/groups/h")).raise_for_status()
+        (await broker.client.delete(T)).raise_for_status()
+        async with asyncio.timeout(20):
+            while broker.broker.groups.known():
+                await asyncio.sleep(0.02)
