@@ -178,7 +178,8 @@ def create_app(broker: Broker) -> FastAPI:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     problem = logged_problem(error, request.method, request.url.path)
-    if problem.status == 503 and request.method == "GET" and not isinstance(error, UnreadableObject):
+    # No message is published by a request that comes here.
+    if problem.status == 503 and not isinstance(error, UnreadableObject):
         problem = replace(problem, retryable=True)
     return problem_response(problem)
 

@@ -8,6 +8,7 @@ import orjson
 
 from filer import errors as filer_errors
 from filer import request_ids
+from filer.errors import BraidError
 from filer.topic.positions import PositionExpired
 from mq.base import errors
 
@@ -126,6 +127,14 @@ def problem_of(error: Exception) -> Problem:
             pause = error.retry_after_seconds if isinstance(error, errors.QuotaExceeded) else RETRY_AFTER_SECONDS
             return Problem(slug, title, status, str(error), retryable, _extras(error), pause)
     return Problem("internal", "Something went wrong in the broker", 500, "see the broker's log")
+
+
+def repeatable(error: BraidError) -> BraidError:
+    """The error of a request that may be sent again, since it publishes nothing: also where the store has failed.
+
+    What is gone or damaged on the store is no such failure.
+    """
+    return errors.Repeatable(error) if isinstance(error, filer_errors.StoreError) else error
 
 
 def _extras(error: Exception) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import orjson
 
 from filer.backoff import backoff_seconds
-from filer.errors import SegmentMoved
+from filer.errors import SegmentMoved, StoreError
 from filer.keys import GROUPS_TOPIC
 from mq.base.errors import Draining, PeerSilent, PeerUnreachable, Repeatable
 from mq.broker import Broker
@@ -15,6 +15,7 @@ from mq.groups.groups import Elsewhere
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.consuming.group_desk import GroupDesk
+from mq.http.problems import repeatable
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 
@@ -75,6 +76,8 @@ class GroupRouter:
                     raise Draining(f"this broker is shutting down: {error}") from error
                 if clock.monotonic_seconds() >= until_seconds:
                     raise Repeatable(error) from error
+            except StoreError as error:
+                raise repeatable(error) from error
             attempt += 1
             await clock.sleep(
                 backoff_seconds(attempt, first_seconds=FIRST_WAIT_SECONDS, longest_seconds=LONGEST_WAIT_SECONDS)

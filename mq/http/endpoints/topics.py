@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
-from filer.errors import InvalidInput, UnreadableObject
+from filer.errors import InvalidInput, StoreError, UnreadableObject
 from filer.keys import is_internal
 from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
@@ -19,7 +19,7 @@ from mq.broker import Broker
 from mq.http.endpoints.payload_upload import chunks_of
 from mq.http.json_body import gathered, object_of, read_body
 from mq.http.principals import principal_of
-from mq.http.problems import problem_of
+from mq.http.problems import problem_of, repeatable
 from mq.http.reply import JSON, Reply, json_response
 from mq.http.routers import new_router
 from mq.peers.traffic_report import ShownTraffic
@@ -135,7 +135,10 @@ class PutTopic:
     async def __call__(self, scope: Scope, receive: Receive, topic: str) -> Reply:
         """Serve a request. Raises errors that `problem_of` can answer, and `ClientGone`."""
         body = await gathered(chunks_of(receive), scope["path"])
-        return await self.reply(topic, body, Headers(scope=scope).get(_CONDITION))
+        try:
+            return await self.reply(topic, body, Headers(scope=scope).get(_CONDITION))
+        except StoreError as error:
+            raise repeatable(error) from error
 
     async def reply(self, topic: str, body: bytes, condition: str | None) -> Reply:
         """The answer to a body, and to the condition of its request, if it has one. Raises as `__call__`."""

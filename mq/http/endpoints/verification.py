@@ -20,7 +20,7 @@ from filer.verification.verdict import Condition, Verdict
 from mq.base.errors import Draining
 from mq.broker import Broker
 from mq.http.principals import check_members, principal_of
-from mq.http.problems import problem_of
+from mq.http.problems import problem_of, repeatable
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.maintenance.verifications import Verification
@@ -73,7 +73,7 @@ async def _lines(broker: Broker, verification: Verification) -> AsyncGenerator[b
                         yield report.line(found=found)
             yield report.line(is_complete=True)
         except BraidError as error:
-            yield report.line(problem=orjson.loads(problem_of(error).body()))
+            yield report.line(problem=orjson.loads(problem_of(repeatable(error)).body()))
 
 
 class _Report:

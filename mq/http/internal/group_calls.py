@@ -8,7 +8,7 @@ from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.consuming.group_bodies import BODY_BYTES
 from mq.http.consuming.group_desk import GroupDesk
-from mq.http.problems import MEDIA_TYPE, problem_of
+from mq.http.problems import MEDIA_TYPE, problem_of, repeatable
 from mq.http.until_gone import until_gone
 from mq.peers.calls import Call, ToGroups
 from mq.peers.group_call import GroupReply, unpack_group_call
@@ -40,7 +40,7 @@ class GroupCalls:
             except (SegmentMoved, Draining):
                 raise
             except BraidError as error:
-                problem = problem_of(error)
+                problem = problem_of(repeatable(error))
                 reply = GroupReply(problem.status, MEDIA_TYPE, problem.body())
             lease.close()
         return call.pack(reply)

@@ -9,7 +9,7 @@ from filer.errors import BraidError, UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import PositionTooOld
 from mq.http.hidden_names import hidden_names
-from mq.http.problems import problem_of
+from mq.http.problems import problem_of, repeatable
 from mq.topic.topic_view import TopicView
 
 
@@ -49,6 +49,6 @@ def end_of(
 
 def _document(error: BraidError, scope: Scope | None) -> dict[str, Any]:
     """The error's problem, in words for whoever has sent that request."""
-    document: dict[str, Any] = orjson.loads(problem_of(error).body())
+    document: dict[str, Any] = orjson.loads(problem_of(repeatable(error)).body())
     hidden = None if scope is None else hidden_names(scope)
     return document if hidden is None else hidden.problem(document)

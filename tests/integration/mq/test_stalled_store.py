@@ -58,6 +58,17 @@ class BrokenStore(ForwardingStore):
         return await self.inner.get(key, start=start, stop=stop)
 
 
+class SlowDown(ForwardingStore):
+    """Refuses all reads of the topic `t` while it `is_slow`, as S3 does with 503."""
+
+    is_slow = False
+
+    async def get(self, key: str, *, start: int = 0, stop: int | None = None) -> Fetched:
+        if self.is_slow and key.startswith("topics/t/"):
+            raise OutcomeUnknown(f"{key!r}: SlowDown", cause="503")
+        return await self.inner.get(key, start=start, stop=stop)
+
+
 class Setting:
     """A broker with the topic `t` of two segments."""
 
@@ -175,6 +186,20 @@ async def test_consumers_get_the_cause_and_an_ack_goes_on() -> None:
         assert answer.raise_for_status().json()["lost"] == 0
         found = await client.post("/v1/topics/t/groups/g/claims", json={"wait": 20}, timeout=PATIENCE_SECONDS)
         assert [message["deliveries"] for message in found.raise_for_status().json()["messages"]] == [1]
+
+
+async def test_a_cold_broker_says_that_what_publishes_nothing_may_be_sent_again() -> None:
+    topic, group = "/v1/topics/t", "/v1/topics/t/groups/g"
+    asked = [("POST", f"{group}/claims"), *((method, path) for method in ("PUT", "GET") for path in (topic, group))]
+    store = SlowDown(MemoryStore(clock=SystemClock()))
+    async with http_broker(store) as http:
+        (await http.client.put(topic, json={})).raise_for_status()
+        (await http.client.put(group, json={})).raise_for_status()
+    async with http_broker(store) as http:
+        store.is_slow = True
+        answers = [await http.client.request(method, path, json={}) for method, path in asked]
+        store.is_slow = False
+    assert [check_problem(each, 503, "store-unavailable")["retryable"] for each in answers] == [True] * len(asked)
 
 
 async def test_a_broker_ends_while_a_seal_goes_on() -> None:
