@@ -1,12 +1,14 @@
 """Run a command's coroutine with a client."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from braidmq import AsyncClient
 from braidmq.transport.patience import patience
+from braidmq.transport.retry import NEVER_GIVE_UP, Retry
 from filer.clock import Clock, SystemClock
 from mq.cli.interrupts import INTERRUPTS
 from mq.cli.output import until_closed
@@ -14,6 +16,8 @@ from mq.cli.streams import OutputClosed
 from mq.cli.waiting import tell_waiting
 
 T = TypeVar("T")
+# It is told on stderr, for as long as it lasts.
+logging.getLogger("braidmq.transport").addHandler(logging.NullHandler())
 
 
 def with_client(
@@ -22,16 +26,21 @@ def with_client(
     work: Callable[[AsyncClient], Coroutine[Any, Any, T]],
     *,
     ends_with_reader: bool = False,
+    is_patient: bool = False,
 ) -> T:
     """Run `work` with a client for the broker at `url`, close the client, and return the result.
 
     Meanwhile tell on stderr if no broker answers. `timeout_seconds` is what `--timeout` says. With
-    `ends_with_reader`, raise `OutputClosed` as soon as nobody reads stdout any more.
+    `ends_with_reader`, raise `OutputClosed` as soon as nobody reads stdout any more. Who `is_patient` waits for its brokers without
+    `timeout_seconds` also where none has ever answered.
     """
     clock = SystemClock()
+    settings = patience(timeout_seconds)
+    if is_patient and timeout_seconds is None:
+        settings["retry"] = Retry(give_up_after_seconds=NEVER_GIVE_UP, for_all_calls=True)
 
     async def run() -> T:
-        async with AsyncClient(url, **patience(timeout_seconds)) as client, _beside(tell_waiting(client, clock)):
+        async with AsyncClient(url, **settings) as client, _beside(tell_waiting(client, clock)):
             if ends_with_reader:
                 return await _while_read(work(client), clock)
             return await work(client)

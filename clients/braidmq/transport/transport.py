@@ -1,6 +1,7 @@
 """HTTP to the brokers: sends requests, and repeats those that may be repeated."""
 
 import asyncio
+import logging
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,7 +24,7 @@ from braidmq.transport.broker_failover import BrokerFailover
 from braidmq.transport.connection_errors import MAX_CONNECTIONS, connection_error
 from braidmq.transport.exchange import Exchange
 from braidmq.transport.problems import refusal
-from braidmq.transport.retry import Retry
+from braidmq.transport.retry import NEVER_GIVE_UP, Retry
 from braidmq.transport.tls import tls_context
 from braidmq.transport.tokens import Token
 from braidmq.transport.trace_context import TraceHeaders, trace_headers
@@ -34,6 +35,7 @@ Content: TypeAlias = bytes | Callable[[], AsyncIterator[bytes]]
 """A body, or what gives its parts: anew for each time that it is sent."""
 Parameters: TypeAlias = Mapping[str, str | int | float]
 T = TypeVar("T")
+_log = logging.getLogger("braidmq.transport")
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -84,6 +86,7 @@ class Transport:
 
     If a broker fails, the call goes on with the next one. If no broker can be connected to, the call is repeated only
     if one of them has ever answered: so a wrong port fails at the first call, and a restarting broker is waited for.
+    Whoever never gives up (workers, members, subscriptions) waits for the first answer as well, and logs that once.
     `on_response` is called after each answer. `waits` has the calls that have no result yet.
     """
 
@@ -107,7 +110,7 @@ class Transport:
         self.waits = Waits(clock)
         self._timeout_seconds, self._connect_timeout_seconds = timeout_seconds, connect_timeout_seconds
         self._http_transport = http_transport
-        self._reached = self._closed = False
+        self._reached = self._closed = self._has_said = False
         self._exchanges: set[Exchange] = set()
         self._broker = self._http_client(_checked_headers(headers), tls or tls_context())
 
@@ -199,8 +202,9 @@ class Transport:
                 rounds += 1
                 pause_seconds = max(self.pause_seconds(rounds, policy), failure.retry_after_seconds)
                 late = self.clock.monotonic_seconds() + pause_seconds - started_seconds > policy.give_up_after_seconds
-                if late or self.is_hopeless(failure):
+                if late or self.is_hopeless(failure, policy):
                     raise failover.with_earlier_failures(failure) from failure.__cause__
+                self._say_once(failure)
             await self.clock.sleep(pause_seconds)
             failover.reset()
 
@@ -208,9 +212,17 @@ class Transport:
         """Return how long to wait after that many failures in a row."""
         return policy.delay_seconds(failures, self.clock.entropy(_JITTER_BYTES))
 
-    def is_hopeless(self, failure: BraidMQError) -> bool:
-        """Whether no broker answers, none ever has, and `retry` does not say to wait all the same."""
-        return isinstance(failure, NoConnection) and not self._reached and not self.retry.for_all_calls
+    def is_hopeless(self, failure: BraidMQError, policy: Retry | None = None) -> bool:
+        """Whether no broker answers, none ever has, and neither `retry` nor that policy says to wait all the same."""
+        never_gives_up = policy is not None and policy.give_up_after_seconds == NEVER_GIVE_UP
+        is_patient = self.retry.for_all_calls or never_gives_up
+        return isinstance(failure, NoConnection) and not self._reached and not is_patient
+
+    def _say_once(self, failure: BraidMQError) -> None:
+        """Whoever starts before its brokers, and waits for them, can tell that from a wrong address."""
+        if isinstance(failure, NoConnection) and not (self._reached or self._has_said):
+            self._has_said = True
+            _log.warning("no broker has answered yet, and it goes on trying: %s", failure)
 
     async def send(self, call: Call, attempt: Try, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""

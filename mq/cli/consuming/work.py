@@ -62,4 +62,4 @@ def work(
         if worker.lost:
             say(f"{worker.lost} messages were done too late: they are with another worker of group {group}, too")
 
-    with_client(url, timeout, run)
+    with_client(url, timeout, run, is_patient=True)

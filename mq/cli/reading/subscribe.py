@@ -102,7 +102,10 @@ def _printed(form: options.Output, as_json: bool) -> Form:
 def _read_as_member(membership: Membership, form: Form, url: str, timeout_seconds: float | None) -> None:
     from mq.cli.reading.group_reading import print_as_member
 
-    with_client(url, timeout_seconds, lambda client: print_as_member(client, membership, form), ends_with_reader=True)
+    def work(client: AsyncClient) -> Coroutine[Any, Any, None]:
+        return print_as_member(client, membership, form)
+
+    with_client(url, timeout_seconds, work, ends_with_reader=True, is_patient=True)
 
 
 def _write_file(reading: Reading, path: Path, url: str, timeout_seconds: float | None) -> None:

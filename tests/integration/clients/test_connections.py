@@ -130,3 +130,24 @@ async def _reset_all(server: socket.socket) -> None:
         connection, _ = await asyncio.get_running_loop().sock_accept(server)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
+
+
+@pytest.mark.parametrize("kind", ["worker", "consumer", "subscription"])
+async def test_whoever_consumes_waits_for_the_first_broker_and_says_so_once(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    async with AsyncClient(url, retry=Retry(first_delay_seconds=0.01, longest_delay_seconds=0.01)) as client:
+        taking = {
+            "worker": client.worker("t", group="g").take,
+            "consumer": client.consumer("t", group="s").take,
+            "subscription": client.subscribe("t", from_="earliest").__anext__,
+        }[kind]
+        waiting = asyncio.ensure_future(taking())
+        while client.waiting is None or client.waiting.seconds < 0.2:
+            assert not waiting.done()
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    told = "no broker has answered yet, and it goes on trying: no connection to " + url
+    assert [each.getMessage().startswith(told) for each in caplog.records] == [True]

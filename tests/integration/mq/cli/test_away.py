@@ -61,3 +61,22 @@ def test_a_broker_that_takes_requests_and_answers_none_is_given_up_too(tmp_path:
         with mq_process("topic", "list", "--url", broker.url, "--timeout", "1") as process:
             assert process.wait(20) == 1
             assert b"no answer in time" in process.stderr_line()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["work", "t", "--group", "g", "--idle", "1s"], ["subscribe", "t", "--group", "s", "--idle", "1s"]],
+    ids=["worker", "member"],
+)
+def test_a_consumer_that_starts_before_its_broker_waits_and_says_so(command: list[str], tmp_path: Path) -> None:
+    port = free_port()
+    with BrokerProcess(data=tmp_path / "data", port=port) as broker:
+        mq("topic", "create", "t", "--url", broker.url)
+        mq("publish", "t", "a", "--url", broker.url)
+        broker.kill()
+        works = ["--", "cat"] if command[0] == "work" else []
+        with mq_process(*command, "--url", broker.url, *works) as consumer:
+            assert consumer.stderr_line().startswith(f"mq: no answer from {broker.url}: retrying, ".encode())
+            broker.start()
+            assert consumer.wait(60) == 0
+            assert consumer.stdout().strip() == b"a"

@@ -180,7 +180,9 @@ def test_wrong_use_of_work(mq: Mq, mq_fails: Mq, topic: str, broker: BrokerProce
         f"there is no topic '{topic}': create it with mq topic create {topic} [topic-not-found]"
     )
     assert "no command 'no-such-command'" in mq_fails("work", topic, "--group", "g", "--", "no-such-command")
-    assert "Connection refused" in mq_fails("work", topic, "--group", "g", "--url", "http://127.0.0.1:9", "--", "cat")
+    assert "Connection refused" in mq_fails(
+        "work", topic, "--group", "g", "--url", "http://127.0.0.1:9", "--timeout", "1", "--", "cat"
+    )
     for wrong in (("work", topic, "--", "cat"), ("work", topic, "--group", "g")):
         assert run(list(wrong)) == 2
 
