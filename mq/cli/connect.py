@@ -31,8 +31,8 @@ def with_client(
     """Run `work` with a client for the broker at `url`, close the client, and return the result.
 
     Meanwhile tell on stderr if no broker answers. `timeout_seconds` is what `--timeout` says. With
-    `ends_with_reader`, raise `OutputClosed` as soon as nobody reads stdout any more. Who `is_patient` waits for its brokers without
-    `timeout_seconds` also where none has ever answered.
+    `ends_with_reader`, raise `OutputClosed` as soon as nobody reads stdout any more. Who `is_patient` waits for its
+    brokers without `timeout_seconds` also where none has ever answered.
     """
     clock = SystemClock()
     settings = patience(timeout_seconds)

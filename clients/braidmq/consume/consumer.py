@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
+from braidmq.consume.loops import Loop
 from braidmq.consume.member_calls import MemberCalls, Told, Under
 from braidmq.errors import BraidMQError, ClientClosed, InvalidArgument, MemberFenced, PositionExpired
 from braidmq.message import Message
@@ -92,6 +93,8 @@ class AsyncConsumer:
         self._hurry = asyncio.Event()
         self._changed: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._joining: asyncio.Task[Told] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopped = self._is_closed = False
@@ -137,19 +140,37 @@ class AsyncConsumer:
             with suppress(BraidMQError):  # the error that ended the block says more
                 await self.close()
 
-    def __aiter__(self) -> AsyncGenerator[Message]:
-        return self._messages()
+    def __aiter__(self) -> Loop[Message]:
+        return Loop(self.take, end=self._end_loop, let_go=self._close_later)
 
-    async def _messages(self) -> AsyncGenerator[Message]:
+    async def __anext__(self) -> Message:
+        if (message := await self.take()) is None:
+            raise StopAsyncIteration
+        return message
+
+    async def _end_loop(self) -> None:
+        if not self._entered:
+            await self.close()
+
+    def _close_later(self) -> None:
+        """A loop over the consumer was left where nothing can be awaited."""
+        if self._loop is not None and not self._is_closed:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._begin_to_close)
+
+    def _begin_to_close(self) -> None:
+        self._closing = asyncio.create_task(self._close_quietly())
+
+    async def _close_quietly(self) -> None:
         try:
-            while (message := await self.take()) is not None:
-                yield message
-        finally:
-            if not self._entered:
-                await self.close()
+            await self._end_loop()
+        except BraidMQError as error:
+            _log.warning("the last commits of member %s may be lost: %s", self.member_id, error)
 
     async def take(self) -> Message | None:
         """Wait for a message; the one before is done. None once the consumer is stopped or idle.
+
+        A wait that is cancelled, by a time-out say, loses nothing: the next one goes on.
 
         It is idle once there was no message for `idle_seconds`. Raises `ClientClosed` after `close`, and
         `TopicNotFound`, `Conflict` (for a queue group) or what else ends a consumer.
@@ -208,6 +229,7 @@ class AsyncConsumer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._await_join()
         if self._told is None:
             return
         self._retry = Retry(give_up_after_seconds=_LEAVE_SECONDS)
@@ -217,6 +239,20 @@ class AsyncConsumer:
         finally:
             with suppress(BraidMQError):  # its session ends then
                 await self._calls.leave(self._told, retry=self._retry)
+
+    async def _await_join(self) -> None:
+        """A join that was sent makes a member, also where nobody waits for it: its answer says which one is to leave.
+
+        Stopped before that, or without an answer for so long, its session ends by itself.
+        """
+        if self._joining is None:
+            return
+        if self._calls.may_have_joined:
+            await asyncio.wait([self._joining], timeout=_LEAVE_SECONDS)
+        self._joining.cancel()
+        (told,) = await asyncio.gather(self._joining, return_exceptions=True)
+        if isinstance(told, Told):
+            self._told = told
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -330,7 +366,9 @@ class AsyncConsumer:
         """Join, send heartbeats, and join again whenever this start of the member is over."""
         while True:
             sent_seconds = self._clock.monotonic_seconds()
-            self._told = told = await self._calls.join(self.member_id, retry=self._retry)
+            self._joining = asyncio.create_task(self._calls.join(self.member_id, retry=self._retry))
+            self._told = told = await asyncio.shield(self._joining)
+            self._joining = None
             self._let_go, self._released = set(), set()
             while True:
                 self._until_seconds = sent_seconds + told.session_seconds

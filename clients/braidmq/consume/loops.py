@@ -19,7 +19,7 @@ class Loop(AsyncIterator[T]):
         self,
         take: Callable[[], Awaitable[T | None]],
         *,
-        begin: Callable[[], object],
+        begin: Callable[[], object] = lambda: None,
         end: Callable[[], Awaitable[object]],
         let_go: Callable[[], object],
     ) -> None:

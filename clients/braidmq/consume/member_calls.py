@@ -8,13 +8,13 @@ import httpx
 import orjson
 import pyarrow as pa
 
-from braidmq.errors import MemberFenced, NotABroker, NotFound
+from braidmq.errors import MemberFenced, NoConnection, NotABroker, NotFound
 from braidmq.message import Message, messages_of
 from braidmq.names import group_path
 from braidmq.read.segment_pages import SegmentPage, segment_page
 from braidmq.transport.problems import json_of
 from braidmq.transport.retry import Retry
-from braidmq.transport.transport import Call, Transport
+from braidmq.transport.transport import Call, Transport, Try
 
 _JSON = {"content-type": "application/json"}
 
@@ -38,16 +38,31 @@ class Told(NamedTuple):
 
 
 class MemberCalls:
-    """All calls of a member of one group, which is the `process` of that name. All may be repeated."""
+    """All calls of a member of one group, which is the `process` of that name. All may be repeated.
+
+    `may_have_joined`: a join was sent, and its answer is not known.
+    """
 
     def __init__(self, transport: Transport, topic: str, group: str, process: str) -> None:
         self.transport, self.topic, self.group = transport, topic, group
         self._path, self._process = group_path(topic, group), process
+        self.may_have_joined = False
 
     async def join(self, member_id: str, *, retry: Retry) -> Told:
         """Start, or start again. Raises `TopicNotFound`, and `Conflict` for a queue group."""
         call = self._post("members", {"member_id": member_id, "process": self._process})
-        return _told(await self.transport.request(call, retry=retry))
+
+        async def send(attempt: Try) -> httpx.Response:
+            before, self.may_have_joined = self.may_have_joined, True
+            try:
+                return await self.transport.once(call, attempt)
+            except NoConnection:
+                self.may_have_joined = before  # nothing was sent
+                raise
+
+        told = _told(await self.transport.repeat(send, retry=retry))
+        self.may_have_joined = False
+        return told
 
     async def beat(
         self,

@@ -161,7 +161,7 @@ class AsyncWorker:
                 await self.close()
 
     def __aiter__(self) -> Loop[AsyncDelivery]:
-        return Loop(self.take, begin=self.begin_loop, end=self.end_loop, let_go=self._let_go)
+        return Loop(self.take, begin=self.begin_loop, end=self.end_loop, let_go=self._close_later)
 
     async def __anext__(self) -> AsyncDelivery:
         if (delivery := await self.take()) is None:
@@ -261,7 +261,7 @@ class AsyncWorker:
             return
         self._stop_claiming()
 
-    def _let_go(self) -> None:
+    def _close_later(self) -> None:
         """A loop over the worker was left where nothing can be awaited."""
         self._in_loop(self._begin_to_close)
 

@@ -68,7 +68,12 @@ class MemberDelivery(Subscription):
     async def start(self) -> dict[str, Any]:
         """Join the group, which is made if it is not there."""
         self._view = await self._broker.topics.view(self._topic)
-        told = await self._ask("members", {"member_id": self.member_id})
+        joining = asyncio.create_task(self._ask("members", {"member_id": self.member_id}), name="join of a member")
+        try:
+            told = await asyncio.shield(joining)
+        except asyncio.CancelledError:
+            await self._leave_after(joining)
+            raise
         self._epoch, self._beat_seconds = told["member_epoch"], told["heartbeat_seconds"]
         self._take(told)
         return {"group": self.group, "member_id": self.member_id, "member_epoch": self._epoch, **self._assignment()}
@@ -90,6 +95,18 @@ class MemberDelivery(Subscription):
         with contextlib.suppress(BraidError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self._ask("leave", {"member_id": self.member_id, "member_epoch": self._epoch})
+
+    async def _leave_after(self, joining: "asyncio.Task[dict[str, Any]]") -> None:
+        """Nobody waits for the join any more, which makes a member all the same.
+
+        Stopped before it is answered, others have to wait for its session to end.
+        """
+        await asyncio.wait([joining], timeout=LEAVE_SECONDS)
+        joining.cancel()
+        [answer] = await asyncio.gather(joining, return_exceptions=True)
+        if isinstance(answer, dict):
+            self._epoch = answer["member_epoch"]
+            await self.release()
 
     def let_go(self, named: Any) -> None:
         """The client is done with these segments, and has committed what it has done. Raises `InvalidInput`."""

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import pytest
@@ -182,3 +183,42 @@ def test_of_two_processes_under_one_name_the_older_one_ends(client: Client, topi
         with pytest.raises(MemberReplaced, match="give each process a member_id of its own"):
             list(messages)
         assert len(set(seen)) == 100 and newer.fenced == 0
+
+
+async def test_a_join_that_is_under_way_is_followed_by_a_leave(
+    broker: InMemoryBroker, client: Client, topic: str
+) -> None:
+    for delay_seconds in (0.0, 0.0, 0.001, 0.003, 0.003, 0.003, 0.01, 0.02, 0.05):
+        async with AsyncClient(broker.url) as own:
+            consumer = own.consumer(topic, group="g")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay_seconds):
+                    await consumer.take()
+            await consumer.close()
+    assert client.group(topic, "g").describe().members == []
+
+
+async def test_a_step_of_a_loop_that_is_given_up_closes_nothing(
+    broker: InMemoryBroker, client: Client, topic: str
+) -> None:
+    async with AsyncClient(broker.url) as own:
+        consumer = own.consumer(topic, group="g")
+        loop = aiter(consumer)
+        for step in (loop.__anext__, consumer.__anext__):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(step(), 0.05)
+        publish(client, topic, 2)
+        assert {text_of(await anext(loop)), text_of(await anext(consumer))} == {"0", "1"}
+        await loop.aclose()
+        with pytest.raises(ClientClosed):
+            await consumer.take()
+
+
+async def test_a_loop_that_is_left_closes_its_consumer(broker: InMemoryBroker, client: Client, topic: str) -> None:
+    publish(client, topic, 1)
+    async with AsyncClient(broker.url) as own:
+        async for _ in own.consumer(topic, group="g"):
+            break
+        async with asyncio.timeout(20):
+            while client.group(topic, "g").describe().members:
+                await asyncio.sleep(0.01)

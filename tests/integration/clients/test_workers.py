@@ -319,3 +319,18 @@ async def test_what_ends_a_worker_is_told_once(
             await client.worker(topic, group="g").run(handle, concurrency=5, signals=False)
     gc.collect()
     assert "never retrieved" not in caplog.text
+
+
+async def test_a_step_of_a_loop_that_is_given_up_closes_no_worker(broker: InMemoryBroker, topic: str) -> None:
+    async with broker.async_client() as client:
+        await client.create_topic(topic)
+        worker = client.worker(topic, group="g")
+        loop = aiter(worker)
+        for step in (loop.__anext__, worker.__anext__):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(step(), 0.05)
+        await client.publish_many(topic, ["a", "b"])
+        assert {text_of(await anext(loop)), text_of(await anext(worker))} == {"a", "b"}
+        await loop.aclose()
+        with pytest.raises(ClientClosed):
+            await worker.take()

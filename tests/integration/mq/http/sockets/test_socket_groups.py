@@ -218,3 +218,13 @@ async def test_through_a_split_a_member_gets_the_successors(broker: HttpBroker, 
         seen |= {each["value"] for each in got["messages"]}
         await socket.ok(commit={"positions": [{name: got[name] for name in ("segment", "epoch", "position")}]})
     assert (await group(broker))["lag"]["messages"] == 0
+
+
+async def test_a_join_that_is_under_way_when_its_socket_goes_is_followed_by_a_leave(broker: HttpBroker) -> None:
+    (await broker.client.put(f"{TOPIC}/groups/g", json={"mode": "stream"})).raise_for_status()
+    for _ in range(5):
+        async with socket_client(broker.url, "t") as gone:
+            await gone.send(subscribe=STREAM)
+    async with asyncio.timeout(20):
+        while (await group(broker))["members"]:
+            await asyncio.sleep(0.01)
