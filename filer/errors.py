@@ -66,6 +66,10 @@ class StoreRefused(StoreError):
     """The store refused the request; repeating it will not help."""
 
 
+class KeyRefused(StoreRefused):
+    """No store takes that key: it was not even asked, and says nothing of its health."""
+
+
 class StoreCannotFence(StoreError):
     """The store does not honour conditional writes, so two writers could both succeed."""
 

@@ -41,19 +41,24 @@ AUDIT_TOPIC = "__audit"
 RESERVED_TOPICS = frozenset({GROUPS_TOPIC, AUDIT_TOPIC})
 """The topics that brokers write. Everybody else may read them, and no more."""
 MOST_NAME_CHARS = 200
-NAME_PATTERN = rf"^(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{MOST_NAME_CHARS}}}$"
-NAME_RULE = f"1 to {MOST_NAME_CHARS} of the characters A-Z a-z 0-9 . _ -, and neither '.' nor '..'"
-_NAME = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")
+_CHARS = rf"[A-Za-z0-9._-]{{1,{MOST_NAME_CHARS}}}\Z"
+NAME_RULE = f"1 to {MOST_NAME_CHARS} of the characters A-Z a-z 0-9 . _ -, and does not begin with '.'"
+"""Of a topic, and of a topic group: no store has keys of which a part begins with a dot."""
+_OTHER_RULE = NAME_RULE.replace("does not begin with '.'", "is neither '.' nor '..'")
+_NAMES = {"topic": (re.compile(rf"(?!\.){_CHARS}"), NAME_RULE)}
+# Of consumer groups and of members, which are in records: earlier versions have made some that begin with a dot.
+_OTHERS = re.compile(rf"(?!\.{{1,2}}\Z){_CHARS}"), _OTHER_RULE
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
 _FILE = re.compile(r"(\d{20})(?:-(\d{20}))?\.parquet\Z")
 _LINEAGE = re.compile(r"(\d{20})-(\d{20})\.json\Z")
 
 
 def check_name(name: str, *, what: str = "topic") -> str:
-    """The name itself if a topic or a group may have it. Raises `InvalidName` with the rule otherwise."""
-    if not _NAME.match(name):
+    """The name itself if a topic, a group or a member may have it. Raises `InvalidName` with the rule otherwise."""
+    pattern, rule = _NAMES.get(what, _OTHERS)
+    if not pattern.match(name):
         shown = name if len(name) <= 60 else name[:60] + "…"
-        raise InvalidName(f"{shown!r} cannot name a {what}: a name is {NAME_RULE}")
+        raise InvalidName(f"{shown!r} cannot name a {what}: a name has {rule}")
     return name
 
 

@@ -221,7 +221,7 @@ def _hint(request: Request) -> str:
         known = {each[_WORD] for each in routes if each[1:_WORD] == ["v1", "topics", "{topic}"] and each[_WORD:]}
         if near := get_close_matches(words[_WORD][:SHOWN_CHARS], known, n=1, cutoff=0.7):
             return f" (did you mean {near[0]!r}?)"
-    return f" (a topic's name is {NAME_RULE})" if words[3:] else ""
+    return f" (a topic's name has {NAME_RULE})" if words[3:] else ""
 
 
 def _methods(request: Request) -> list[str]:

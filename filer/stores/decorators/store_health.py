@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filer.clock import Clock
-from filer.errors import OutcomeUnknown, StoreRefused, StoreUnreached
+from filer.errors import KeyRefused, OutcomeUnknown, StoreRefused, StoreUnreached
 from filer.event_log import EventLog
 
 # Told within 2 s: after this time, at the next look.
@@ -85,8 +85,13 @@ def cause_of(error: BaseException) -> str:
 
 
 def is_trouble(error: BaseException) -> bool:
-    """Whether an error says that the store does not do its work. Others are answers: not found, exists, changed."""
-    return isinstance(error, OutcomeUnknown | StoreUnreached | StoreRefused | OSError)
+    """Whether an error says that the store does not do its work. Others are answers: not found, exists, changed.
+
+    A key that no store takes is the caller's mistake.
+    """
+    return not isinstance(error, KeyRefused) and isinstance(
+        error, OutcomeUnknown | StoreUnreached | StoreRefused | OSError
+    )
 
 
 class StoreHealth:
