@@ -23,8 +23,8 @@ _LONG = r"^[+-]?\d{16}"
 
 def csv_tables(
     stream: InputStream, *, text_columns: Sequence[str], nulls: Sequence[str], as_text: bool
-) -> Iterator[pa.Table]:
-    """The rows in order, in tables of some megabytes. The first line names the columns.
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """The rows in order, in tables of some megabytes, and the same as they are written. The first line names columns.
 
     A column whose first rows are all numbers, or all true or false, gets that type. These columns stay text:
     `text_columns`, all columns with `as_text`, and columns whose numbers would not be reproduced exactly (leading
@@ -39,7 +39,8 @@ def csv_tables(
         wanted = {name: kind for name, kind in types.items() if name not in text_columns}
         with csv.open_csv(stream, _READ_OPTIONS, _PARSE_OPTIONS, _text_options(head, nulls)) as reader:
             for rows in reader:
-                yield _typed(pa.Table.from_batches([rows]), wanted, stream.name)
+                written = pa.Table.from_batches([rows])
+                yield _typed(written, wanted, stream.name), written
     except pa.ArrowInvalid as error:
         raise CommandFailed(f"{stream.name}: {error}") from error
 

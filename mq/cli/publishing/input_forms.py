@@ -1,12 +1,12 @@
 """What an input of `mq publish` may be: its format, and which of its fields are which part of a message."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from mq.cli.failures import CommandFailed
 from mq.cli.publishing.input_stream import COMPRESSED
 
-Format = Literal["lines", "ndjson", "csv", "parquet", "raw"]
+Format = Literal["lines", "ndjson", "csv", "parquet", "raw", "messages"]
 
 _ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -35,4 +35,4 @@ def format_of(name: str) -> Format:
     for ending, form in _ENDINGS.items():
         if plain.endswith(ending):
             return form
-    raise CommandFailed(f"the name {name!r} does not tell the format: give --format lines, ndjson, csv, parquet or raw")
+    raise CommandFailed(f"the name {name!r} does not tell the format: give --format {', '.join(get_args(Format))}")

@@ -24,7 +24,7 @@ _INLINE_BYTES = 1024 * 1024
 async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], summary: PublishSummary) -> None:
     """Publish the values, then the files. Raises `CommandFailed`, which says how to go on."""
     try:
-        await client.topic(job.topic)
+        topic = await client.topic(job.topic)
         if values:
             messages = [_message(value, job) for value in values]
             await acknowledged(client.publish_many(job.topic, messages), len(messages), summary, SystemClock())
@@ -35,7 +35,7 @@ async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], su
                 # Imported here: values as arguments, and whole files, need no Arrow.
                 from mq.cli.publishing.row_files import publish_rows
 
-                await publish_rows(client, job, name, form, skip, summary)
+                await publish_rows(client, job, topic, name, form, skip, summary)
             elif not skip.take(1):
                 await _publish_whole(client, job, name, summary)
         skip.check_all_taken()
@@ -49,7 +49,7 @@ async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], su
 
 async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], preview: PublishPreview) -> None:
     """Read all that would be published. The topic must exist, as for publishing."""
-    await client.topic(job.topic)
+    topic = await client.topic(job.topic)
     if values:
         preview.add_values(job.key, values)
     skip = Skip(job.skip)
@@ -61,7 +61,7 @@ async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], pr
             continue
         from mq.cli.publishing.row_files import preview_rows
 
-        await preview_rows(job, name, form, skip, preview)
+        await preview_rows(job, topic, name, form, skip, preview)
     skip.check_all_taken()
 
 
@@ -69,6 +69,11 @@ def _form(job: Job, name: str) -> Format:
     if job.upload:
         return "raw"
     form = job.form or ("lines" if name == STDIN else format_of(name))
+    if form == "messages" and (job.fields != Fields() or job.key is not None or job.headers):
+        raise CommandFailed(
+            f"{name} is read as messages, which have their own keys and headers: leave out --key, --header, "
+            "--key-field and --value-field"
+        )
     if form in ("lines", "raw") and job.fields != Fields():
         raise CommandFailed(f"{name} is read as {form}, which has no fields: leave out --key-field and --value-field")
     if form in ("csv", "parquet") and job.key is not None:

@@ -48,8 +48,9 @@ def publish(
         Format | None,
         typer.Option(
             "--format",
-            help="What the input is: messages line by line (lines), a message for each row (ndjson, csv, parquet), or "
-            "one message as a whole (raw). Default: by the file's name; stdin: lines.",
+            help="What the input is: values line by line (lines), a message for each row (ndjson, csv, parquet), "
+            "messages as mq subscribe --json prints them (messages), or one message as a whole (raw). Default: by the "
+            "file's name; stdin: lines.",
         ),
     ] = None,
     key_field: Annotated[

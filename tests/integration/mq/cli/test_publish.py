@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from braidmq import Client
+from braidmq import Client, OutgoingMessage
 from tests.support.broker.broker_process import BrokerProcess, broker_environment
 from tests.support.process.processes import free_port
 from tests.support.topic.flights import write_flights
@@ -256,3 +257,116 @@ def test_a_killed_broker_and_one_that_is_gone_do_not_end_the_command(tmp_path: P
         stored = [message.value for message in client.browse("t")]
     assert stored == [b"%d" % n for n in range(next(numbers))]
     assert told["count"] == len(stored) > 1
+
+
+def copied(broker: BrokerProcess, mq: Mq, source: str, target: str) -> None:
+    printed = mq("subscribe", source, "--until-end", "--json").encode()
+    ended = piped(broker, printed, target, "--format", "messages")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("value_type", ["binary", "json"])
+def test_what_subscribe_prints_is_published_as_it_was(
+    broker: BrokerProcess, mq: Mq, topic: str, value_type: str
+) -> None:
+    """Values, keys, headers, times, nulls, and payloads beside the log."""
+    copy = f"{topic}.copy"
+    for name in (topic, copy):
+        mq("topic", "create", name, "--set", f"value_type={value_type}")
+    moment = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
+    json_header = {"content-type": "application/json"}
+    with Client(broker.url) as client:
+        values = ["123", "text", b'"true"', {"a": [1.50, None]}, b"[1,2]", 5, None, "é"]
+        given = [OutgoingMessage(value, key="k", event_time=moment) for value in values]
+        given += [
+            OutgoingMessage(b'"12"', headers=json_header),
+            OutgoingMessage(b"7", b"\xff", {"h": b"\xfe", "i": "j"}),
+        ]
+        given += [OutgoingMessage(b"1", expires_at=datetime(2999, 1, 1, tzinfo=UTC))]
+        given += [OutgoingMessage(json.dumps("large" * 300_000).encode(), "k", {"a": "b"}), OutgoingMessage(b"8")]
+        client.publish_many(topic, given)
+        copied(broker, mq, topic, copy)
+        wanted, found = (
+            [(m.key, m.value, dict(m.headers), m.event_time, m.ref and m.ref.sha256) for m in client.browse(name)]
+            for name in (topic, copy)
+        )
+    assert found == wanted
+    assert found[-2][4] is not None
+
+
+def test_lines_that_are_no_messages_are_named(broker: BrokerProcess, mq: Mq, topic: str) -> None:
+    mq("topic", "create", topic, "--set", "value_type=json")
+    for line, says in (
+        (b"{", "line 3"),
+        (b"[]", "line 3: a message is a JSON object"),
+        (b'{"valeu": 1}', "line 3: unkn"),
+    ):
+        ended = piped(broker, b'{"value": 1}\n\n' + line, topic, "--format", "messages")
+        assert ended.returncode == 1
+        assert says in ended.stderr.decode()
+
+
+def test_a_bad_line_of_a_topic_of_json_is_named_by_its_line(broker: BrokerProcess, mq: Mq, topic: str) -> None:
+    mq("topic", "create", topic, "--set", "value_type=json")
+    lines = b"".join(b"%d\n" % number for number in range(150_000))
+    ended = piped(broker, lines + b"now\n", topic)
+    assert ended.returncode == 1
+    assert "line 150001: the topic's values must be JSON" in ended.stderr.decode()
+    stored = int(ended.stderr.decode().rpartition("--skip ")[2].split()[0])
+    ended = piped(broker, lines + b"now\n7\n", topic, "--skip", "150001")
+    assert ended.returncode == 0
+    assert 0 < stored <= 150_000
+
+
+def test_a_key_is_as_it_is_written_and_the_row_as_without_it(
+    mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str, tmp_path: Path
+) -> None:
+    mq("topic", "create", topic, "--set", "value_type=json")
+    file = tmp_path / "k.csv"
+    file.write_text("id,name\n1.50,a\n2,b\n")
+    mq("publish", topic, "--file", str(file), "--key-field", "id")
+    mq("publish", topic, "--file", str(file))
+    found = [(m["key"], m["value"]) for m in messages(topic)]
+    rows = [{"id": 1.5, "name": "a"}, {"id": 2.0, "name": "b"}]
+    assert found == [("1.50", rows[0]), ("2", rows[1]), (None, rows[0]), (None, rows[1])]
+
+
+def test_a_value_field_that_is_text_is_a_json_string_in_a_topic_of_json(
+    broker: BrokerProcess, mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str
+) -> None:
+    mq("topic", "create", topic, "--set", "value_type=json")
+    lines = b'{"v": "123"}\n{"v": 5}\n{"v": null}\n'
+    assert piped(broker, lines, topic, "--format", "ndjson", "--value-field", "v").returncode == 0
+    assert [m["value"] for m in messages(topic)] == ["123", 5, None]
+
+
+def test_times_of_delivery(mq: Mq, messages: Callable[[str], list[dict[str, Any]]], topic: str, tmp_path: Path) -> None:
+    mq("topic", "create", topic)
+    file = tmp_path / "lines.txt"
+    file.write_text("a\n")
+    at = "2999-01-31T12:00:00Z"
+    mq("publish", topic, "x", "--deliver-at", at)
+    mq("publish", topic, "--file", str(file), "--expires-at", at)
+    mq("publish", topic, "y", "--delay", "5m")
+    found = [m["headers"] for m in messages(topic)]
+    shown = "2999-01-31T12:00:00.000000Z"
+    assert found[:2] == [{"braid-deliver-at": shown}, {"braid-expires-at": shown}]
+    assert found[2].keys() == {"braid-deliver-at"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--delay", "5x"], "a number with a unit"),
+        (["--delay", "-5s"], "number with a unit"),
+        (["--deliver-at", "tomorrow"], "an RFC 3339 time"),
+        (["--expires-at", "2026-01-31T12:00:00"], "an RFC 3339 time"),
+        (["--delay", "5s", "--deliver-at", "2999-01-01T00:00:00Z"], "not both"),
+        (["--header", "a=1", "--header", "a=2"], "given twice"),
+        (["--header", "Braid-Deliver-At=soon"], "RFC 3339"),
+    ],
+)
+def test_wrong_times_and_headers_are_refused(broker: BrokerProcess, topic: str, options: list[str], says: str) -> None:
+    ended = piped(broker, b"", topic, "x", *options)
+    assert ended.returncode == 2
+    assert says in " ".join(ended.stderr.decode().replace("│", " ").split())

@@ -136,7 +136,7 @@ def test_a_name_that_tells_nothing_is_refused(name: str) -> None:
 def table_of(data: bytes, fields: Fields | None = None, *, text: bool = False) -> dict[str, list[Any]]:
     (batch,) = csv_batches(stream(data, piece_bytes=7), fields or Fields(), nulls=["", "NA"], as_text=text)
     columns: dict[str, list[Any]] = batch.table.to_pydict()
-    return columns
+    return columns if batch.keys is None else {**columns, "key": batch.keys.to_pylist()}
 
 
 def test_csv_columns_are_what_their_rows_say() -> None:
@@ -161,8 +161,8 @@ def test_csv_numbers_that_would_not_come_back_stay_text() -> None:
     }
 
 
-def test_csv_keys_are_text_as_written_and_na_is_null() -> None:
-    assert table_of(b"k,v\n1,2\nNA,3\n", Fields(key="k")) == {"k": ["1", None], "v": [2, 3]}
+def test_csv_keys_are_text_as_written_beside_their_column_and_na_is_null() -> None:
+    assert table_of(b"k,v\n1,2\nNA,3\n", Fields(key="k")) == {"k": [1, None], "v": [2, 3], "key": ["1", None]}
 
 
 def test_csv_can_be_taken_as_text() -> None:
