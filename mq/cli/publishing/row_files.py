@@ -53,22 +53,32 @@ async def publish_rows(
             skipped = skip.take(batch.table.num_rows)
             table, plan = _messages(job, columns, name, batch, row, skipped)
 
-            async def publish(start: int, stop: int, rows: pa.Table = table, plan: TablePlan = plan) -> None:
-                some = replace(plan, first_row=plan.first_row + start)
+            for start, rows, payload in _parts(table, batch.payloads, skipped):
+                if payload is not None:
+                    await _publish_payload(client, job, rows, payload, summary)
+                    continue
                 shown = partial(_advance, summary, progress, row + skipped + start, messages + start)
-                await _publish_table(client, job.topic, rows.slice(start, stop - start), some, summary, shown)
-
-            begin = 0
-            for payload in batch.payloads:
-                at = payload.row - skipped
-                if at >= 0:
-                    await publish(begin, at)
-                    await _publish_payload(client, job, table.slice(at, 1), payload, summary)
-                    begin = at + 1
-            await publish(begin, table.num_rows)
+                part = replace(plan, first_row=plan.first_row + start)
+                await _publish_table(client, job.topic, rows, part, summary, shown)
             row += batch.table.num_rows
             messages += table.num_rows
             progress.advance(row, messages)
+
+
+def _parts(
+    table: pa.Table, payloads: Sequence[Payload], skipped: int
+) -> Iterator[tuple[int, pa.Table, Payload | None]]:
+    """The rows in order, with where they begin: those with a payload one by one, and what lies between them."""
+    begin = 0
+    for payload in payloads:
+        at = payload.row - skipped
+        if at >= 0:
+            if at > begin:
+                yield begin, table.slice(begin, at - begin), None
+            yield at, table.slice(at, 1), payload
+            begin = at + 1
+    if begin < table.num_rows:
+        yield begin, table.slice(begin), None
 
 
 def _advance(
@@ -86,8 +96,6 @@ async def _publish_table(
     summary: PublishSummary,
     progress: Callable[[int, int], None],
 ) -> None:
-    if not table.num_rows:
-        return
     publishing = client.publish_table(
         topic,
         table,
