@@ -277,6 +277,11 @@ def _target(export: Export, topic: TopicState) -> Target:
     )
 
 
+async def state_of(export: Export, opened: Opened) -> ExportState:
+    """The record of the export. Raises `JobFailed` if it is of another one."""
+    return await StateFile(opened.target).read(_target(export, await _read(export, opened)))
+
+
 async def change_state(export: Export, opened: Opened, expected: ExportState, wanted: ExportState) -> None:
     """Replace the state `expected` by `wanted`. Raises `JobFailed` if it is neither: another export is running."""
     file = StateFile(opened.target)

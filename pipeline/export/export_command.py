@@ -2,15 +2,17 @@
 
 import argparse
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
+from filer.clock import SystemClock
 from pipeline.errors import WrongUsage
 from pipeline.export import iceberg_table, parquet_table
 from pipeline.export.choices import InPlace
 from pipeline.export.export import Export, Exported, FinishRun, Planned, export_topic, planned
 from pipeline.export.export_options import iceberg_of
 from pipeline.export.export_plan import MOST_PIECES
+from pipeline.export.iceberg_compaction import Compacted, compact_table
 from pipeline.export.schema_file import read_schema
 from pipeline.export.table_columns import TableColumns, table_columns, with_types_of_iceberg
 from pipeline.options import store_of
@@ -35,15 +37,27 @@ def run_export(workers: Workers, options: argparse.Namespace) -> None:
             f"the folders of this table hide its column {column!r} from readers that take columns from folders: read "
             "it without (hive_partitioning = false in DuckDB), or export to a new folder, where it is seen"
         )
+    compacted = _compacted(workers, export, options) if options.compact else None
     if options.json:
         document = {"topic": export.topic, "runs": done.runs, "messages": done.messages}
-        print_json({**document, "by_reference": done.by_reference, "unfit": done.unfit})
-    elif not done.runs:
+        more = {} if compacted is None else {"compacted": asdict(compacted)}
+        print_json({**document, "by_reference": done.by_reference, "unfit": done.unfit, **more})
+        return
+    if not done.runs:
         print_lines(f"topic {export.topic}: nothing new")
     else:
         referred = f", {done.by_reference:,} of them by reference" if done.by_reference else ""
         apart = f"; {done.unfit:,} put into {options.unfit_to}, since the schema does not fit" if done.unfit else ""
         print_lines(f"topic {export.topic}: {counted(done.messages, 'message')} added{referred}{apart}")
+    if compacted is not None:
+        print_lines(
+            f"table: {counted(compacted.rewritten, 'file')} rewritten as {compacted.written:,}, "
+            f"{counted(compacted.snapshots, 'snapshot')} and {counted(compacted.deleted, 'file')} deleted"
+        )
+
+
+def _compacted(workers: Workers, export: Export, options: argparse.Namespace) -> Compacted:
+    return compact_table(workers, iceberg_of(options), export, SystemClock())
 
 
 def _announce_copies(export: Export, plan: Planned) -> None:

@@ -63,8 +63,8 @@ async def write_piece(
     A name always means the same messages, and a file is created whole or not at all. So a file that exists is as good
     as the one that would be written. If a call is stopped anywhere, the next one finds its files again.
     """
-    encoders: defaultdict[str, _Encoder] = defaultdict(lambda: _Encoder(keeps_arrow_types=form.keeps_arrow_types))
-    unfit = _Encoder()
+    encoders: defaultdict[str, Encoder] = defaultdict(lambda: Encoder(keeps_arrow_types=form.keeps_arrow_types))
+    unfit = Encoder()
     buffered_bytes = 0
     async for file, data in contents(source, files):
         for batch in batches_of(_within(file, piece), data):
@@ -107,7 +107,7 @@ def _with_segment(table: pa.Table, segment: int) -> pa.Table:
     return table.add_column(0, SEGMENT_FIELD, column)
 
 
-class _Encoder:
+class Encoder:
     """Encodes one file in memory, row group by row group."""
 
     def __init__(self, *, keeps_arrow_types: bool = False) -> None:

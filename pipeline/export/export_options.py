@@ -86,7 +86,13 @@ def _add_iceberg_options(parser: JobParser) -> None:
     parser.add_argument(
         "--catalog",
         metavar="URL",
-        help="Iceberg only: an SQL database; by default a file of SQLite in the table's folder",
+        help="Iceberg only: an SQL database, or a catalogue of REST (https://…); by default a file of SQLite in the "
+        "table's folder",
+    )
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="Iceberg only: then rewrite small files of the table as large ones, and delete snapshots after 5 days",
     )
 
 
@@ -95,9 +101,11 @@ def _check(options: argparse.Namespace) -> None:
     is_iceberg = options.format == "iceberg"
     if not is_iceberg and options.in_place is not InPlace.NO:
         raise WrongUsage(f"--in-place is not for a table of format {options.format}")
-    for name in ("partition_by", "partition_every") if is_iceberg else ("table", "catalog"):
+    for name in ("partition_by", "partition_every") if is_iceberg else ("table", "catalog", "compact"):
         if getattr(options, name):
             raise WrongUsage(f"--{name.replace('_', '-')} is not for a table of format {options.format}")
+    if options.compact and options.dry_run:
+        raise WrongUsage("--dry-run does not say what --compact would do: leave one of them out")
     if options.partition_by == "none" and options.partition_every:
         raise WrongUsage("--partition-every is not for --partition-by none")
     if options.unfit_to and not options.schema:

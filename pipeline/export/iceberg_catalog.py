@@ -160,7 +160,7 @@ def _check_place(target: IcebergTarget, export: Export, table: "Table") -> None:
 def _widen(export: Export, table: "Table") -> None:
     """Earlier versions had `int` for unsigned integers of 32 bits, which does not hold all of them."""
     if export.columns.are_stored_otherwise:
-        config = with_stores(export, partial(_config, export))
+        config = with_stores(export, partial(config_of, export))
         with table.update_schema() as update:
             update.union_by_name(export.columns.arrow_schema(config.key_type, config.value_type))
 
@@ -206,7 +206,7 @@ def _create_in(catalog: "Catalog", identifier: tuple[str, str], export: Export) 
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import IdentityTransform
 
-    config = with_stores(export, partial(_config, export))
+    config = with_stores(export, partial(config_of, export))
     location = with_stores(export, location_of)
     # A commit that is retried on top of another export's commit would add the same messages twice.
     properties = {"commit.retry.num-retries": "0"}
@@ -227,7 +227,8 @@ def _create_in(catalog: "Catalog", identifier: tuple[str, str], export: Export) 
     )
 
 
-async def _config(export: Export, opened: Opened) -> TopicConfig:
+async def config_of(export: Export, opened: Opened) -> TopicConfig:
+    """The configuration of the topic. Raises as `read_topic`."""
     return (await read_topic(opened.source, opened.clock, export.topic)).config
 
 
