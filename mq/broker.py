@@ -49,10 +49,12 @@ from mq.groups.groups import Groups
 from mq.groups.lag_watch import LagWatch
 from mq.groups.redriver import Redriver
 from mq.limits.arrivals import Arrivals
+from mq.limits.budget import Budget
 from mq.limits.front_store import FrontStore
 from mq.limits.quotas import Quotas
 from mq.limits.read_budget import ReadBudget
 from mq.limits.reads import Reads, Streams
+from mq.limits.room import Room
 from mq.limits.storage_watch import StorageWatch
 from mq.limits.turns import Turns
 from mq.limits.upload_streams import UploadStreams
@@ -106,6 +108,8 @@ FORWARDED_SHARE = 0.9
 # Answers with messages hold so much of `read_bytes` before the cache of files gives its room to them.
 FREE_OF_CACHE_SHARE = 4
 # How long an end waits for the store to take note of it.
+ASKED_BYTES = 64 * 1024 * 1024
+"""Bodies of requests that name many messages, segments or files take at most so much, and parsed as much again."""
 STOP_NOTE_SECONDS = 5.0
 
 _log = EventLog(__name__)
@@ -169,6 +173,9 @@ class Broker:
         )
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
+        # Long bodies about groups and loads, as they came, and what of them is parsed and not answered yet.
+        self.asked, self.asked_arrivals = Room(ASKED_BYTES, clock.monotonic_seconds), Arrivals(ASKED_BYTES // 4)
+        self.decisions = Budget(ASKED_BYTES)
         self.draining = asyncio.Event()
         # Where puts mostly wait for the network, nobody stands back for them.
         puts_compute = store.traits.puts_at_once == 1

@@ -1,10 +1,15 @@
 """Attacks by consumer groups: claims, acks, members, and groups without end."""
 
+import asyncio
+import contextlib
 import json
+import time
+from collections import Counter
 
+import aiohttp
 import httpx
 
-from bench.attacking.attack import NDJSON, TOPIC, Attack, Request, at_once, by_clients, make_topic, publish
+from bench.attacking.attack import MIB, NDJSON, TOPIC, Attack, Request, Seen, at_once, by_clients, make_topic, publish
 
 _WORK, _WORK_ROWS, _MOST_DECIDED, _MOST_POLLS = "work", 100_000, 10_000, 1_000
 _OF_WORK, _OF_OTHERS = f"/v1/topics/{_WORK}/groups", f"/v1/topics/{TOPIC}/groups"
@@ -12,6 +17,7 @@ _OF_WORK, _OF_OTHERS = f"/v1/topics/{_WORK}/groups", f"/v1/topics/{TOPIC}/groups
 
 def _work(url: str) -> None:
     make_topic(url, _WORK)
+    httpx.put(f"{url}{_OF_WORK}/acking", json={"mode": "queue"}).raise_for_status()
     publish(url, _WORK, b'{"key":"k","value":"v"}\n' * _WORK_ROWS, content_type=NDJSON)
 
 
@@ -67,6 +73,37 @@ class _AckRanges:
         return lambda session, number: session.post(f"{url}{_OF_WORK}/acking/acks", data=body, headers=sent)
 
 
+def _ack_objects(url: str) -> Request:
+    body = b'{"messages":[' + b"{}," * (4 * MIB // 3 - 10) + b"{}]}"
+    sent = {"content-type": "application/json"}
+    return lambda session, number: session.post(f"{url}{_OF_WORK}/acking/acks", data=body, headers=sent)
+
+
+async def _ack_frames(url: str, seconds: float) -> Seen:
+    """Acks of claims that are none, over sockets, as fast as the broker takes them. Their answers are read."""
+    document = {"id": 1, "group": "acking", "ack": {"messages": [{"claim": "AAAA"}] * 3000}}
+    frame, seen = json.dumps(document, separators=(",", ":")), Counter[str]()
+    until = time.perf_counter() + seconds
+
+    async def attack(session: aiohttp.ClientSession) -> None:
+        async with session.ws_connect(f"{url}/v1/topics/{_WORK}/socket", protocols=("braidmq.v1",)) as socket:
+            reading = asyncio.create_task(_read_all(socket, seen))
+            while time.perf_counter() < until and not socket.closed:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(socket.send_str(frame), max(0.0, until - time.perf_counter()))
+                    seen["frames"] += 1
+            reading.cancel()
+
+    async with aiohttp.ClientSession() as session:
+        await asyncio.gather(*(attack(session) for _ in range(4)))
+    return seen
+
+
+async def _read_all(socket: aiohttp.ClientWebSocketResponse, seen: Seen) -> None:
+    async for message in socket:
+        seen["answers"] += message.data.count('"id":1')
+
+
 ATTACKS = {
     "claims": Attack("20 clients claim 10,000 messages and never ack", by_clients(20, _claim), _work),
     "claiming-groups": Attack(
@@ -79,6 +116,8 @@ ATTACKS = {
     ),
     "member-ids": Attack("20 clients join with names of 900 KB", by_clients(20, _join_by_long_names), _crew),
     "members": Attack("20 clients join, each time under another name", by_clients(20, _join), _crew),
+    "ack-objects": Attack("30 clients ack 4 MB of empty objects", by_clients(30, _ack_objects), _work),
+    "ack-frames": Attack("4 sockets with acks of 3,000 claims that are none", _ack_frames, _work),
     "ack-ranges": Attack("4 clients ack 100,000 ranges", by_clients(4, _ack(100_000)), _work),
     "allowed-ranges": Attack("4 clients ack the same 10,000 ranges", by_clients(4, _ack(10_000)), _work),
 }

@@ -17,7 +17,7 @@ from starlette.types import Receive
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
 from mq.bodies.arriving_body import ArrivingBody
 from mq.limits.arrivals import Arrivals
-from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
+from mq.limits.room import STALLED_SECONDS, STEP_BYTES, Room
 from mq.limits.turns import Line
 
 _INFLATE_STEP_BYTES = 1024 * 1024
@@ -45,7 +45,7 @@ class Intake:
 
     def __init__(
         self,
-        front_store: FrontStore,
+        room: Room,
         limit_bytes: int,
         upload_path: str,
         *,
@@ -57,11 +57,11 @@ class Intake:
         # Without arrivals of others, a body is always the one that began first.
         self._arrivals = Arrivals(0) if arrivals is None else arrivals
         self._left_seconds, self._too_late = patience_seconds, too_late
-        self._front_store, self._upload_path, self._wait = front_store, upload_path, wait
+        self._room, self._upload_path, self._wait = room, upload_path, wait
         self._promised_bytes = 0
         self._patience: asyncio.Timeout | None = None
         # A body larger than the whole front store would be retried, or would wait, for ever.
-        self._limit_bytes = min(limit_bytes, front_store.limit_bytes)
+        self._limit_bytes = min(limit_bytes, room.limit_bytes)
         self._arriving: ArrivingBody | None = None
         self.held_bytes = 0
         self._has_grown = False
@@ -76,7 +76,7 @@ class Intake:
             self._redeem(self._promised_bytes)
         if self._has_grown:
             self._arrivals.end(self)
-        self._front_store.release(self.held_bytes)
+        self._room.release(self.held_bytes)
 
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
         """Return the whole body. Raises `BodyTooLarge`, `FrontStoreFull`, `BodyTimeout` and `ClientGone`."""
@@ -113,7 +113,7 @@ class Intake:
         Raises `FrontStoreFull`.
         """
         size_bytes = max(_ROW_BYTES * count, self.held_bytes if beside_bytes else 0) + beside_bytes
-        size_bytes = min(size_bytes, self._front_store.limit_bytes)
+        size_bytes = min(size_bytes, self._room.limit_bytes)
         if size_bytes > self.held_bytes:
             await self._take(size_bytes)
         return self.held_bytes
@@ -122,13 +122,13 @@ class Intake:
         """The whole body of which `first` is there. It gives way when it stalls and others need its room."""
         try:
             async with asyncio.timeout(None) as self._patience:
-                self._front_store.gets_on(self)
+                self._room.gets_on(self)
                 return await self._read_on(receive, first)
         except TimeoutError as error:
             raise BodyTimeout("the body stalled while others needed its room; nothing of it was stored") from error
         finally:
             self._patience = None
-            self._front_store.ends(self)
+            self._room.ends(self)
             self._arrivals.end(self)
 
     async def _read_on(self, receive: Receive, first: bytes) -> bytes | memoryview:
@@ -152,7 +152,7 @@ class Intake:
             await self.hold(size_bytes)
             if size_bytes >= next_step_bytes:
                 next_step_bytes = size_bytes + STEP_BYTES
-                self._front_store.gets_on(self)
+                self._room.gets_on(self)
             more = message.get("more_body", False)
         return b"".join(chunks) if arriving is None else arriving.whole()
 
@@ -166,17 +166,17 @@ class Intake:
         return self._wait and size_bytes > STEP_BYTES
 
     def _fits(self, size_bytes: int) -> bool:
-        return size_bytes <= self._limit_bytes and self._front_store.has_room(size_bytes)
+        return size_bytes <= self._limit_bytes and self._room.has_room(size_bytes)
 
     async def _wait_for_room(self, size_bytes: int) -> None:
         """Return when there is room for that many bytes. It is not reserved: they have not come yet."""
         self._check(size_bytes)
         if self._waits(size_bytes):
-            while not self._front_store.try_promise(size_bytes):
+            while not self._room.try_promise(size_bytes):
                 await self._wait_for_others()
             self._promised_bytes = size_bytes
         else:
-            while not self._front_store.has_room(size_bytes):
+            while not self._room.has_room(size_bytes):
                 await self._wait_for_others()
 
     async def hold(self, size_bytes: int) -> None:
@@ -186,32 +186,32 @@ class Intake:
 
     async def _take(self, size_bytes: int) -> None:
         """As `hold`, where it is known that it may be that much."""
-        while not self._front_store.try_reserve(size_bytes - self.held_bytes):
+        while not self._room.try_reserve(size_bytes - self.held_bytes):
             # Not the client's fault: while it waits here, the body does not count as stalled.
-            self._front_store.ends(self)
+            self._room.ends(self)
             await self._wait_for_others()
             if self._patience is not None:
-                self._front_store.gets_on(self)
+                self._room.gets_on(self)
         if self._promised_bytes:
             self._redeem(min(self._promised_bytes, size_bytes - self.held_bytes))
         self.held_bytes = size_bytes
 
     def _redeem(self, size_bytes: int) -> None:
         self._promised_bytes -= size_bytes
-        self._front_store.redeem(size_bytes)
+        self._room.redeem(size_bytes)
 
     async def _wait_for_others(self) -> None:
         """Wait until another request gives room back; raises `FrontStoreFull` where it must not, or none will."""
         # Who stalls gives its room back at once, so that nobody has to be refused for it.
-        gives_way = self._front_store.give_way()
+        gives_way = self._room.give_way()
         if self._left_seconds <= 0:
             raise self._too_late()
         held_bytes = self.held_bytes + self._promised_bytes
         may_wait = gives_way or self._wait
-        if not may_wait or await self._until_one_may_stall(self._front_store.room(held_bytes)) is False:
+        if not may_wait or await self._until_one_may_stall(self._room.room(held_bytes)) is False:
             raise FrontStoreFull(
-                f"{self._front_store.pending_bytes} bytes wait for the store, or are arriving, and at most "
-                f"{self._front_store.limit_bytes} may; nothing of this request was stored: send it again later"
+                f"{self._room.pending_bytes} bytes wait for the store, or are arriving, and at most "
+                f"{self._room.limit_bytes} may; nothing of this request was stored: send it again later"
             )
 
     async def _wait_for_turn(self) -> None:
@@ -220,11 +220,11 @@ class Intake:
             if self._left_seconds <= 0:
                 raise self._arrivals.full()
             # Not the client's fault: while it waits here, the body does not count as stalled. Who stalls makes room.
-            self._front_store.ends(self)
-            self._front_store.give_way()
+            self._room.ends(self)
+            self._room.give_way()
             await self._until_one_may_stall(self._arrivals.turn(self))
             if self._patience is not None:
-                self._front_store.gets_on(self)
+                self._room.gets_on(self)
 
     async def _until_one_may_stall(self, free: Coroutine[Any, Any, bool]) -> bool | None:
         """What `free` returns; None if that takes so long that somebody may stall by now, or that patience is over."""

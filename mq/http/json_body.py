@@ -4,7 +4,6 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-import orjson
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -13,8 +12,9 @@ from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from filer.plain_messages import plain_reason
 from filer.strict_settings import field_names
-from mq.base.errors import BodyTooLarge, Malformed
+from mq.base.errors import BodyTooLarge
 from mq.http.reply import JSON
+from mq.http.shallow_json import object_in_steps, object_of
 from mq.limits.steps import STEP_ROWS, Steps
 
 JSON_MAX_BYTES = 64 * 1024
@@ -47,6 +47,11 @@ async def parse_body(request: Request, model: type[M], *, empty: bytes = b"", mo
 
 def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
     """The document as that body. Raises `InvalidInput` that names the field and what is right."""
+    return _checked(document, model, 0)
+
+
+def _checked(document: Mapping[str, Any], model: type[M], first: int) -> M:
+    """As `checked_body`, of a part of a document, whose lists begin with their entry of that number."""
     known = [field.alias or name for name, field in model.model_fields.items()]
     refuse_unknown(document, known)
     try:
@@ -54,26 +59,42 @@ def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
     except ValidationError as error:
         found = error.errors(include_url=False)
         # A name that is misspelt is missing as well, and what it is says more.
-        first = next((each for each in found if each["type"] == _UNKNOWN), found[0])
-        raise InvalidInput(_reason(first, model, document)) from error
+        each = next((each for each in found if each["type"] == _UNKNOWN), found[0])
+        raise InvalidInput(_reason(each, model, document, first)) from error
 
 
-def checked_in_steps(document: Mapping[str, Any], model: type[M], field: str, most: int) -> Steps[M]:
-    """As `checked_body`, some of the list in `field` at a time. It has at most `most` entries."""
-    entries = document.get(field)
-    if not isinstance(entries, list) or not STEP_ROWS < len(entries) <= most:
+def checked_in_steps(document: Mapping[str, Any], model: type[M]) -> Steps[M]:
+    """As `checked_body`, some of each long list at a time. Only the first entry in each of them that is wrong is told.
+
+    A list of such a model has the same name there as in the document.
+    """
+    lists = {name: value for name, value in document.items() if isinstance(value, list) and len(value) > STEP_ROWS}
+    if not lists:
         return checked_body(document, model)
-    checked: list[Any] = []
-    for start in range(0, len(entries), STEP_ROWS):
-        part = {**document, field: entries[start : start + STEP_ROWS]}
-        try:
-            body = checked_body(part, model)
-        except InvalidInput:
-            # Once more, for the place of what is wrong in the whole.
-            return checked_body(document, model)
-        checked += getattr(body, field)
-        yield
-    return body.model_copy(update={field: checked})
+    for name, entries in lists.items():
+        if (most := _most_entries(model, name)) is not None and len(entries) > most:
+            raise InvalidInput(f"{name}: it has at most {most} items, as in {model.EXAMPLE}")
+    checked: dict[str, list[Any]] = {name: [] for name in lists}
+    short = {**document, **{name: entries[:1] for name, entries in lists.items()}}
+    for name, entries in lists.items():
+        for start in range(0, len(entries), STEP_ROWS):
+            body = _checked({**short, name: entries[start : start + STEP_ROWS]}, model, start)
+            checked[name] += getattr(body, name)
+            yield
+    return body.model_copy(update=checked)
+
+
+def _most_entries(model: type[JsonBody], name: str) -> int | None:
+    """How many entries a list of a model may have; None where it does not say."""
+    field = model.model_fields.get(name)
+    bounds = [] if field is None else [getattr(each, "max_length", None) for each in field.metadata]
+    return next((each for each in bounds if each is not None), None)
+
+
+def body_in_steps(body: bytes, model: type[M], most: int) -> Steps[M]:
+    """A body as that model, which has at most so many entries in each list. Raises as `parse_body`."""
+    document = yield from object_in_steps(body or b"{}", model.EXAMPLE, most)
+    return (yield from checked_in_steps(document, model))
 
 
 async def parse_object(
@@ -98,17 +119,6 @@ async def gathered(chunks: AsyncIterable[bytes], path: str, most_bytes: int = JS
             message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
             raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
     return bytes(body)
-
-
-def object_of(body: bytes, example: str) -> dict[str, Any]:
-    """A JSON object. Raises `Malformed`, and `InvalidInput` for JSON that is none."""
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Malformed(f"the body is not valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise InvalidInput(f"the body should be an object such as {example}")
-    return document
 
 
 def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -136,11 +146,14 @@ def _schema_of(model: type[JsonBody]) -> dict[str, Any]:
     return schema
 
 
-def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, Any]) -> str:
+def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, Any], first: int) -> str:
     field = str(error["loc"][0])
     if field in model.WANTED:
         return f"'{field}' is {model.WANTED[field]}, not {document.get(field)!r:.80}"
-    places = [str(part) for part in error["loc"]]
+    places = [
+        str(part + first if isinstance(part, int) and not index else part)
+        for index, part in enumerate(error["loc"], -1)
+    ]
     path = ".".join(places)
     if error["type"] == _UNKNOWN:
         within = places[:-1]

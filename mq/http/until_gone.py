@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive
 
+from mq.base.end_tasks import end_tasks
 from mq.bodies.intake import ClientGone
 from mq.limits.turns import Line
 from mq.security.standing import Over, is_over
@@ -25,16 +26,15 @@ async def until_gone(
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_leave(receive, turns))
+    awaited: list[asyncio.Future[Any]] = [working, leaving, *([] if over is None else [over])]
     try:
-        awaited: list[asyncio.Future[Any]] = [working, leaving, *([] if over is None else [over])]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise is_over(over) or ClientGone
         return working.result()
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        await end_tasks((working, leaving))
+        del working, awaited
 
 
 async def _leave(receive: Receive, turns: Line | None) -> None:

@@ -40,10 +40,12 @@ class Patience:
                     told = f"{what} waits for the store: {stall}; it goes on by itself, and may be asked for again"
                     raise Repeatable(StoreTimeout(told, cause=stall.cause))
                 seconds = _LOOK_AGAIN_SECONDS
+            return await task
         except asyncio.CancelledError:
             task.cancel()
             raise
-        return await task
+        finally:
+            del task  # see `end_tasks`: else what it raised, and all that the request holds, would stay
 
     async def close(self) -> None:
         """Stop what goes on: the record of the topic names it, and whoever reads that next finishes it."""

@@ -1,37 +1,44 @@
 """Acks, releases and extensions of many messages: a step at a time, and others are served in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from groups.queue.claims import Outcome, Verdict
+from mq.base.end_tasks import end_tasks
 from mq.base.errors import Conflict
 from mq.groups.queue_group import QueueGroup, ToDecide
 from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.consuming.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_decide
-from mq.http.json_body import checked_in_steps
+from mq.http.json_body import M as Body
+from mq.http.json_body import body_in_steps
 from mq.limits.read_budget import ReadLease
 from mq.limits.steps import STEP_ROWS, Steps, begun_at_once
 
 AT_ONCE = 32
 """Ranges that are decided in a turn, unless a claim has more: some 0.7 ms."""
-Decision = TypeVar("Decision", bound=AckBody)
+_NAMED_BYTES = 1100
+"""A message that is named takes so much: as a part of the body, checked, and while it is decided."""
 Decide: TypeAlias = Callable[[Sequence[ToDecide]], Awaitable[list[list[Outcome]]]]
 """What a group does about some messages: an outcome for each range of each part, once that is stored."""
 
 
-async def decision(document: Mapping[str, Any], model: type[Decision], lease: ReadLease) -> Decision:
-    """A body that names messages, checked some in each turn. Raises as `checked_body`."""
-    steps = checked_in_steps(document, model, "messages", MOST_DECIDED)
-    return await begun_at_once(steps, lease.turns)
+def decision_bytes(body: bytes) -> int:
+    """About what a body that names many things takes from when it is parsed until it is answered: far more than it."""
+    return len(body) + _NAMED_BYTES * min(body.count(b"{"), MOST_DECIDED)
 
 
-async def decided(asked: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:
+async def parsed_in_turns(body: bytes, model: type[Body], lease: ReadLease) -> Body:
+    """A body that names many things, parsed and checked some in each turn. Raises as `parse_body`."""
+    return await begun_at_once(body_in_steps(body, model, MOST_DECIDED), lease.turns)
+
+
+async def decided(what: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:
     """Decide about messages and tell what became of each part, some in each turn. Raises as both do."""
-    parts = await begun_at_once(to_decide(asked.messages, group.tokens), lease.turns)
+    parts = await begun_at_once(to_decide(what.messages, group.tokens), lease.turns)
     slices = list(_slices(parts))
     outcomes = await decide(parts) if len(slices) == 1 else await _in_slices(slices, lease, decide)
-    return await begun_at_once(_told(asked.messages, outcomes), lease.turns)
+    return await begun_at_once(_told(what.messages, outcomes), lease.turns)
 
 
 def _slices(parts: Sequence[ToDecide]) -> Iterator[Sequence[ToDecide]]:
@@ -61,9 +68,8 @@ async def _in_slices(slices: Iterable[Sequence[ToDecide]], lease: ReadLease, dec
     try:
         return [outcome for outcomes in await asyncio.gather(*tasks) for outcome in outcomes]
     finally:
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
+        tasks.clear()
 
 
 def _told(parts: Sequence[ClaimPart], outcomes: Sequence[Sequence[Outcome]]) -> Steps[GroupAnswer]:

@@ -20,7 +20,7 @@ from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen
 from mq.groups.segment_groups import SegmentGroups
 from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Described, arrow_claims, described_page, json_claims
-from mq.http.consuming.decisions import decided, decision
+from mq.http.consuming.decisions import decided, decision_bytes, parsed_in_turns
 from mq.http.consuming.finding import (
     check_dead_letter,
     defaults_of,
@@ -44,14 +44,17 @@ from mq.http.consuming.group_bodies import (
 from mq.http.consuming.group_document import document_of
 from mq.http.consuming.stream_desk import StreamDesk
 from mq.http.formats import ARROW
-from mq.http.json_body import checked_body, object_of
+from mq.http.json_body import checked_body
 from mq.http.reply import JSON
+from mq.http.shallow_json import object_of
 from mq.http.start import moment_of, start_positions
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 from mq.topic.topic_view import TopicView
 
 FROM, CLAIMS = "from", "claims"
+_DECIDING = frozenset(("acks", "releases", "extensions", "commits"))
+"""Their bodies name many messages, or segments."""
 
 
 class GroupDesk:
@@ -83,7 +86,15 @@ class GroupDesk:
             return await self._claim_in_time(operation(groups, request, lease), _object(request))
         # What was decided is stored when the store is back. Whoever asks again then is answered as now.
         what = f"the request {request.operation!r} to group {request.group!r}"
+        if request.operation in _DECIDING:
+            operation = partial(self._within_budget, operation)
         return await self._broker.patience.wait(operation(groups, request, lease), what)
+
+    async def _within_budget(
+        self, operation: Operation, groups: SegmentGroups, request: GroupRequest, lease: ReadLease
+    ) -> GroupAnswer:
+        async with self._broker.decisions.held(decision_bytes(request.body)):
+            return await operation(groups, request, lease)
 
     async def _claim_in_time(self, claiming: Coroutine[Any, Any, GroupAnswer], asked: dict[str, Any]) -> GroupAnswer:
         """A claim that the store keeps from being answered is given up, and nothing is handed out by it."""
@@ -243,28 +254,24 @@ class GroupDesk:
     # -- acks, releases, extensions --------------------------------------------------------------------------------
 
     async def _ack(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked = await decision(_object(request), AckBody, lease)
+        acked = await parsed_in_turns(request.body, AckBody, lease)
         group = queue_of(await existing_group(self._broker, groups, request))
-        return await decided(asked, group, lease, group.ack)
+        return await decided(acked, group, lease, group.ack)
 
     async def _release(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = (
-            await decision(_object(request), ReleaseBody, lease),
-            queue_of(await existing_group(self._broker, groups, request)),
-        )
-        delay_ms = None if asked.delay_seconds is None else round(asked.delay_seconds * 1000)
-        if asked.dead and asked.untouched:
+        body = await parsed_in_turns(request.body, ReleaseBody, lease)
+        group = queue_of(await existing_group(self._broker, groups, request))
+        delay_ms = None if body.delay_seconds is None else round(body.delay_seconds * 1000)
+        if body.dead and body.untouched:
             raise InvalidInput("dead and untouched are both true: messages that nobody has worked on are not given up")
-        giving_back = GivingBack(asked.reason, dead=asked.dead, untouched=asked.untouched)
-        return await decided(asked, group, lease, partial(group.release, giving_back=giving_back, delay_ms=delay_ms))
+        giving_back = GivingBack(body.reason, dead=body.dead, untouched=body.untouched)
+        return await decided(body, group, lease, partial(group.release, giving_back=giving_back, delay_ms=delay_ms))
 
     async def _extend(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = (
-            await decision(_object(request), ExtensionBody, lease),
-            queue_of(await existing_group(self._broker, groups, request)),
-        )
-        lease_ms = _lease_ms(asked.lease_seconds, group)
-        return await decided(asked, group, lease, partial(group.extend, lease_ms=lease_ms))
+        body = await parsed_in_turns(request.body, ExtensionBody, lease)
+        group = queue_of(await existing_group(self._broker, groups, request))
+        lease_ms = _lease_ms(body.lease_seconds, group)
+        return await decided(body, group, lease, partial(group.extend, lease_ms=lease_ms))
 
 
 def _object(request: GroupRequest) -> dict[str, Any]:
@@ -277,9 +284,6 @@ _EXAMPLES = {
     "redrive": RedriveBody.EXAMPLE,
     "messages": MessagesBody.EXAMPLE,
     CLAIMS: ClaimBody.EXAMPLE,
-    "acks": AckBody.EXAMPLE,
-    "releases": ReleaseBody.EXAMPLE,
-    "extensions": ExtensionBody.EXAMPLE,
 }
 """What a body looks like, by what is asked."""
 

@@ -9,12 +9,14 @@ from mq.base.errors import Conflict
 from mq.broker import Broker
 from mq.groups.segment_groups import SegmentGroups
 from mq.groups.stream_group import Commit, StreamGroup
+from mq.http.consuming.decisions import decision_bytes, parsed_in_turns
 from mq.http.consuming.finding import existing_group, made_group, stream_of
 from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.http.consuming.group_bodies import CommitBody, HeartbeatBody, JoinBody, LeaveBody
 from mq.http.json_body import M as Body
-from mq.http.json_body import checked_body, object_of
+from mq.http.json_body import checked_body
 from mq.http.reply import JSON
+from mq.http.shallow_json import object_of
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 
@@ -43,7 +45,8 @@ class StreamDesk:
         return GroupAnswer.of(_told(group, member, start, told), 201)
 
     async def _hear(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked = _body(request, HeartbeatBody)
+        async with self._broker.decisions.held(decision_bytes(request.body)):
+            asked = await parsed_in_turns(request.body, HeartbeatBody, lease)
         group = stream_of(await existing_group(self._broker, groups, request))
         await self._broker.topics.view(request.topic)
         told = await group.hear(
@@ -63,7 +66,8 @@ class StreamDesk:
         return GroupAnswer(204, JSON, [])
 
     async def _commit(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked, group = _body(request, CommitBody), stream_of(await existing_group(self._broker, groups, request))
+        asked = await parsed_in_turns(request.body, CommitBody, lease)
+        group = stream_of(await existing_group(self._broker, groups, request))
         commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
         accepted = await group.commit(asked.member_id, commits)
         if all(each is None for each in accepted):

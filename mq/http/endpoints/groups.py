@@ -25,11 +25,13 @@ from mq.http.consuming.group_bodies import (
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.consuming.hidden_letters import dead_letter_topic, without_hidden_letters
 from mq.http.formats import ARROW, PAGE_FORMATS
-from mq.http.json_body import JSON_MAX_BYTES, JsonBody, body_schema, checked_body, object_of, read_body
+from mq.http.json_body import JsonBody, body_schema, checked_body, read_body
+from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.principals import check_members, principal_of
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
+from mq.http.shallow_json import object_of
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.peers.group_call import GroupRequest
 from mq.security.caller import credential_of
@@ -45,8 +47,8 @@ def groups_router(broker: Broker) -> APIRouter:
     """The endpoints of consumer groups."""
     router, groups = new_router("groups"), GroupRouter(broker)
 
-    async def serve(request: Request, topic: str, group: str, operation: str, most_bytes: int) -> Response:
-        body = await read_body(request, most_bytes)
+    async def serve(request: Request, topic: str, group: str, operation: str) -> Response:
+        body = await read_body(request)
         named = dead_letter_topic(body) if operation == "put" else None
         if named not in (None, topic, default_dead_letter_topic(topic)):
             # The brokers would publish there for whoever may manage this group.
@@ -85,17 +87,17 @@ def groups_router(broker: Broker) -> APIRouter:
     @router.put(_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_SETTINGS)
     async def put_group(request: Request, topic: str, group: str) -> Response:
         """Create a group (201), or change its settings (200). `from` counts only when it is created."""
-        return await serve(request, topic, group, "put", JSON_MAX_BYTES)
+        return await serve(request, topic, group, "put")
 
     @router.get(_GROUP)
     async def get_group(request: Request, topic: str, group: str) -> Response:
         """Describe a group: its settings, its lag, and how many messages are in flight."""
-        return await serve(request, topic, group, "describe", JSON_MAX_BYTES)
+        return await serve(request, topic, group, "describe")
 
     @router.delete(_GROUP, status_code=204)
     async def delete_group(request: Request, topic: str, group: str) -> Response:
         """Delete a group. Its messages stay in their topic."""
-        return await serve(request, topic, group, "delete", JSON_MAX_BYTES)
+        return await serve(request, topic, group, "delete")
 
     @router.post(f"{_GROUP}/claims", openapi_extra=body_schema(ClaimBody, required=False))
     async def claim(request: Request, topic: str, group: str) -> Response:
@@ -123,12 +125,16 @@ def groups_router(broker: Broker) -> APIRouter:
     def add(operation: str, model: type[JsonBody], what: str) -> None:
         @router.post(f"{_GROUP}/{operation}", openapi_extra=body_schema(model), name=operation, description=what)
         async def decide(request: Request, topic: str, group: str) -> Response:
-            return await serve(request, topic, group, operation, BODY_BYTES)
+            async with large_body(broker, request, BODY_BYTES) as body:
+                asked = GroupRequest(topic, group, operation, body)
+                with broker.read_budget.lease() as lease:
+                    lease.turns = broker.turns.others
+                    return response_of(await groups.serve(asked, lease), lease)
 
     @router.post(f"{_GROUP}/reset", openapi_extra=body_schema(ResetBody))
     async def reset(request: Request, topic: str, group: str) -> Response:
         """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
-        return await serve(request, topic, group, "reset", BODY_BYTES)
+        return await serve(request, topic, group, "reset")
 
     @router.post(f"{_GROUP}/redrive", openapi_extra=body_schema(RedriveBody, required=False))
     async def redrive(request: Request, topic: str, group: str) -> Response:
@@ -136,7 +142,7 @@ def groups_router(broker: Broker) -> APIRouter:
         principal = principal_of(request)
         principal.require("publish", topic)
         await check_members(broker, principal, topic, "publish")
-        return await serve(request, topic, group, "redrive", BODY_BYTES)
+        return await serve(request, topic, group, "redrive")
 
     @router.get(f"{_GROUP}/messages")
     async def look(

@@ -17,10 +17,12 @@ from mq.base.errors import Draining
 from mq.broker import Broker
 from mq.bulk_load.bulk_loads import MOST_FILE_BYTES, URL_SECONDS, FileTarget, committed_segments
 from mq.bulk_load.load_folders import MOST_FILES
-from mq.http.json_body import JsonBody, body_schema, parse_body
+from mq.http.json_body import JsonBody, M, body_in_steps, body_schema, parse_body
+from mq.http.large_bodies import large_body
 from mq.http.principals import presigned_seconds
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.limits.steps import in_turns
 
 MOST_COMMIT_BYTES = 4 * 1024 * 1024
 MOST_TARGETS = 1000
@@ -79,11 +81,15 @@ def loads_router(broker: Broker) -> APIRouter:
     router = new_router("loads")
     path = "/v1/topics/{topic}/loads"
 
+    async def parsed(request: Request, model: type[M], most: int) -> M:
+        async with large_body(broker, request, MOST_COMMIT_BYTES) as body:
+            return await in_turns(body_in_steps(body, model, most), broker.turns.others)
+
     @router.post(path, status_code=201, openapi_extra=body_schema(ReserveRequest))
     async def reserve(request: Request, topic: str) -> Response:
         """Reserve segments for a bulk load (201). Repeated, it gives the same answer (200)."""
         _refuse_draining(broker)
-        wanted = await parse_body(request, ReserveRequest, most_bytes=MOST_COMMIT_BYTES)
+        wanted = await parse_body(request, ReserveRequest)
         load_id = _checked_id(broker.clock.ulid() if wanted.load is None else wanted.load)
         load, made = await broker.loads.reserve(topic, load_id, wanted.segments)
         return json_response(_reservation(topic, load), status=201 if made else 200)
@@ -92,7 +98,7 @@ def loads_router(broker: Broker) -> APIRouter:
     async def urls(request: Request, topic: str, load: _LoadId) -> Response:
         """Get URLs to which to PUT files of a bulk load, once each. With `look`, also which files exist already."""
         _refuse_draining(broker)
-        wanted = await parse_body(request, TargetsRequest, most_bytes=MOST_COMMIT_BYTES)
+        wanted = await parsed(request, TargetsRequest, MOST_TARGETS)
         files = [FileClaim(each.segment, each.base_offset, 0, each.size) for each in wanted.files]
         expires_seconds = presigned_seconds(request, broker.clock, URL_SECONDS)
         found, targets = await broker.loads.file_targets(
@@ -112,7 +118,7 @@ def loads_router(broker: Broker) -> APIRouter:
     async def commit(request: Request, topic: str, load: _LoadId) -> Response:
         """Check the files of a bulk load and adopt all of its segments, or none. Repeated, it gives the same answer."""
         _refuse_draining(broker)
-        wanted = await parse_body(request, CommitRequest, most_bytes=MOST_COMMIT_BYTES)
+        wanted = await parsed(request, CommitRequest, MOST_FILES)
         files = [FileClaim(each.segment, each.base_offset, each.count, each.size) for each in wanted.files]
         return json_response(_committed(await broker.loads.commit(topic, _checked_id(load), files)))
 

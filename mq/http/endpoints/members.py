@@ -9,12 +9,15 @@ from fastapi.responses import Response
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
 from mq.http.consuming.group_answer import response_of
-from mq.http.consuming.group_bodies import BODY_BYTES, CommitBody, HeartbeatBody, JoinBody
+from mq.http.consuming.group_bodies import BODY_BYTES, MOST_DECIDED, CommitBody, HeartbeatBody, JoinBody
 from mq.http.consuming.group_router import GroupRouter
-from mq.http.json_body import body_schema, checked_body, object_of, read_body
+from mq.http.json_body import body_schema, checked_in_steps, read_body
+from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.routers import new_router
+from mq.http.shallow_json import object_in_steps
 from mq.http.until_gone import NOBODY_READS, until_gone
+from mq.limits.steps import Steps, in_turns
 from mq.peers.group_call import GroupRequest
 
 _GROUP = "/v1/topics/{topic}/groups/{group}"
@@ -27,6 +30,7 @@ def members_router(broker: Broker) -> APIRouter:
 
     async def serve(topic: str, group: str, operation: str, body: bytes) -> Response:
         with broker.read_budget.lease() as lease:
+            lease.turns = broker.turns.others
             return response_of(await groups.serve(GroupRequest(topic, group, operation, body), lease), lease)
 
     @router.post(f"{_GROUP}/members", status_code=201, openapi_extra=body_schema(JoinBody, required=False))
@@ -37,14 +41,12 @@ def members_router(broker: Broker) -> APIRouter:
     @router.post(f"{_MEMBER}/heartbeats", openapi_extra=_without_member(body_schema(HeartbeatBody)))
     async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
         """Keep a session up: tell what is let go, and learn which segments to read, and which to let go."""
-        told = {
-            "member_id": member_id,
-            **object_of(await read_body(request, BODY_BYTES) or b"{}", HeartbeatBody.EXAMPLE),
-        }
-        wait_seconds = checked_body(told, HeartbeatBody).wait
-        beat = GroupRequest(topic, group, "heartbeats", orjson.dumps(told))
-        async with waiting(request.scope, wait_seconds, broker.clock):
-            return await beaten(request, beat, wait_seconds)
+        async with large_body(broker, request, BODY_BYTES) as body:
+            # It waits for long, and what it says of many segments is short then.
+            told = await in_turns(_heartbeat(body, member_id), broker.turns.others)
+        beat = GroupRequest(topic, group, "heartbeats", told.model_dump_json(exclude_unset=True).encode())
+        async with waiting(request.scope, told.wait, broker.clock):
+            return await beaten(request, beat, told.wait)
 
     async def beaten(request: Request, beat: GroupRequest, wait_seconds: float) -> Response:
         with broker.read_budget.lease() as lease:
@@ -69,9 +71,16 @@ def members_router(broker: Broker) -> APIRouter:
     @router.post(f"{_GROUP}/commits", openapi_extra=body_schema(CommitBody))
     async def commit(request: Request, topic: str, group: str) -> Response:
         """Commit positions: everything below them is done. Answered when that is stored."""
-        return await serve(topic, group, "commits", await read_body(request, BODY_BYTES))
+        async with large_body(broker, request, BODY_BYTES) as body:
+            return await serve(topic, group, "commits", body)
 
     return router
+
+
+def _heartbeat(body: bytes, member_id: str) -> Steps[HeartbeatBody]:
+    """The heartbeat of the member that the path names, if the body names no other."""
+    document = yield from object_in_steps(body or b"{}", HeartbeatBody.EXAMPLE, MOST_DECIDED)
+    return (yield from checked_in_steps({"member_id": member_id, **document}, HeartbeatBody))
 
 
 def _without_member(schema: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
 
 import orjson
 
 from filer.errors import BraidError
 from mq.base.errors import Malformed
+from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.endpoints.publish import Publisher
@@ -27,6 +30,7 @@ from mq.http.sockets.requests import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     BadMessage,
+    Id,
     Request,
     parse_binary,
     parse_text,
@@ -35,6 +39,7 @@ from mq.http.sockets.subscription import Outlet
 from mq.http.sockets.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions, body_of
 from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
 from mq.limits.quotas import Share
+from mq.peers.group_call import GroupRequest
 from mq.security.needs import need_of
 from mq.security.standing import Standing, is_over
 
@@ -42,8 +47,11 @@ PING_SECONDS = 15.0
 SILENT_PINGS = 3
 """Who answers none of so many is gone."""
 
-MOST_ASKING = 256
-"""Requests about groups that wait for their answer. Who sends more waits in its own buffer."""
+MOST_ASKING, MOST_ASKING_BYTES = 256, 4 * 1024 * 1024
+"""Requests about groups that wait for their answer, or for the client to take it. Who sends more waits in its own
+buffer. All sockets together share `Broker.asked` with bodies that come over HTTP."""
+_ASKING_BYTES = 8 * 1024
+"""Memory of such a request besides its text."""
 LAST_ANSWERS_SECONDS = 2.0
 """So long a broker that drains waits for answers of groups. Who has none may send the request again, to another."""
 
@@ -82,6 +90,7 @@ class Session:
         self._subscriptions = Subscriptions(Outlet(broker, wire, self._answers), topic, router, self.consumer)
         self._groups = GroupRequests(broker, topic, router, self._subscriptions, self._answers)
         self._asking: set[asyncio.Task[None]] = set()
+        self._asking_bytes = 0
         self._count = 0
         self._permitted: set[Like] = set()
         self._standing: Standing | None = None
@@ -183,20 +192,38 @@ class Session:
         else:
             group = self._groups.group_of(request)
             await self._check(like_group_request(self._topic, group, kind))
-            while len(self._asking) >= MOST_ASKING:
-                await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
-            task = asyncio.create_task(self._ask(request, group), name=f"{kind} of a socket")
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            await self._begin_asking(request.id, self._groups.asked_of(request, group))
 
-    async def _ask(self, request: Request, group: str) -> None:
+    async def _begin_asking(self, id_: Id | None, asked: GroupRequest) -> None:
+        """Have the group asked as soon as there is room for that."""
+        size_bytes = len(asked.body) + _ASKING_BYTES
+        while self._asking and (
+            len(self._asking) >= MOST_ASKING or self._asking_bytes + size_bytes > MOST_ASKING_BYTES
+        ):
+            await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
+        with ExitStack() as stack:
+            room = stack.enter_context(Intake(self._broker.asked, size_bytes, "", wait=True))
+            await room.hold(size_bytes)
+            task = asyncio.create_task(self._ask(id_, asked), name=f"{asked.operation} of a socket")
+            self._asking.add(task)
+            self._asking_bytes += size_bytes
+            task.add_done_callback(partial(self._has_asked, size_bytes, stack.pop_all()))
+
+    def _has_asked(self, size_bytes: int, room: ExitStack, task: asyncio.Task[None]) -> None:
+        self._asking.discard(task)
+        self._asking_bytes -= size_bytes
+        room.close()
+
+    async def _ask(self, id_: Id | None, asked: GroupRequest) -> None:
         try:
-            await self._groups.serve(request, group)
+            await self._groups.serve(id_, asked)
         except asyncio.CancelledError:
-            self._answers.problem(request.id, cut_off())
+            self._answers.problem(id_, cut_off())
             raise
         except Exception as error:
-            self._answers.refused(request.id, orjson.dumps(problem_document(error, self._path)))
+            self._answers.refused(id_, orjson.dumps(problem_document(error, self._path)))
+        # Until the client reads, its answers take as much room as what it has asked.
+        await self._wire.drained()
 
     async def _check(self, like: Like) -> None:
         """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""

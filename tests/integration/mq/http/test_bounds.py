@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -291,6 +292,53 @@ async def test_many_record_batches_are_refused(small: HttpBroker) -> None:
             MESSAGES, content=body, headers={"content-type": ARROW, "content-encoding": "gzip"}
         )
         check_problem(answer, 422, "invalid-request", "10000 record batches")
+
+
+# -- requests about many messages -----------------------------------------------------------------------------
+
+
+async def test_acks_over_sockets_that_are_not_answered_yet_are_bounded() -> None:
+    """Each takes 50 KB, and a megabyte and more once it is parsed."""
+    document = {"id": 1, "group": "g", "ack": {"messages": [{"claim": "AAAA"}] * 3000}}
+    frame = orjson.dumps(document).decode()
+    async with http_broker(MemoryStore()) as broker:
+        await broker.client.put("/v1/topics/t")
+        (await broker.client.put("/v1/topics/t/groups/g", json={"mode": "queue"})).raise_for_status()
+        await attack_by_socket(broker, frame, 5)  # what is taken once is no growth
+        peak = await _peak_growth_bytes(asyncio.gather(*(attack_by_socket(broker, frame, 40) for _ in range(4))))
+        assert peak < 160 * MIB
+        assert (broker.broker.asked.pending_bytes, broker.broker.decisions.held_bytes) == (0, 0)
+
+
+async def attack_by_socket(broker: HttpBroker, frame: str, count: int) -> None:
+    async with socket_client(broker.url, "t") as socket:
+        answered = 0
+
+        def sort(document: dict[str, Any]) -> None:
+            nonlocal answered
+            for answer in document["answers"]:
+                checked(answer["problem"], "invalid-request", "'AAAA' is not a claim of this group")
+                answered += 1
+
+        socket._sort = sort  # type: ignore[method-assign]
+        for _ in range(count):
+            await socket.connection.send(frame)
+        await socket.until(lambda: answered == count)
+
+
+async def test_long_acks_are_bounded_together() -> None:
+    body = b'{"messages":[' + b"{}," * 1_390_000 + b"{}]}"
+    async with http_broker(MemoryStore()) as broker:
+        await broker.client.put("/v1/topics/t")
+        (await broker.client.put("/v1/topics/t/groups/g", json={"mode": "queue"})).raise_for_status()
+
+        async def attack() -> None:
+            answer = await broker.client.post("/v1/topics/t/groups/g/acks", content=body)
+            check_problem(answer, 422, "invalid-request", "at most 10000 entries")
+
+        peak = await _peak_growth_bytes(asyncio.gather(*(attack() for _ in range(30))))
+        assert peak < 160 * MIB
+        assert (broker.broker.asked.pending_bytes, broker.broker.asked_arrivals.total_bytes) == (0, 0)
 
 
 # -- slow readers ----------------------------------------------------------------------------------------------

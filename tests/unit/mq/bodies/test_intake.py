@@ -10,7 +10,8 @@ from filer.clock import settle
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
 from mq.bodies.intake import ClientGone, Intake, as_bytes
 from mq.limits.arrivals import Arrivals
-from mq.limits.front_store import STALLED_SECONDS, STEP_BYTES, FrontStore
+from mq.limits.front_store import FrontStore
+from mq.limits.room import STALLED_SECONDS, STEP_BYTES
 from mq.limits.turns import Turns
 
 MIB = 1024 * 1024

@@ -1,10 +1,13 @@
 """Work for a client that goes away."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from starlette.types import Message
 
+from filer.errors import InvalidInput
 from mq.bodies.intake import ClientGone
 from mq.http.until_gone import until_gone
 from mq.limits.turns import Turns
@@ -46,3 +49,29 @@ async def test_who_is_done_meanwhile_has_his_result() -> None:
     serving = asyncio.create_task(until_gone(gone, work(), line))
     done.set()
     assert await serving == "done"
+
+
+class Held:
+    """Something that a request holds."""
+
+
+async def test_what_failed_holds_nothing_once_it_is_answered() -> None:
+    """No garbage has to be collected for it: that happens seldom, and requests may hold megabytes."""
+    held = Held()
+    seen = weakref.ref(held)
+
+    async def work(held: Held) -> None:
+        raise InvalidInput(str(held))
+
+    async def stays() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    gc.disable()
+    try:
+        with pytest.raises(InvalidInput):
+            await until_gone(stays, work(held))
+        del held
+        assert seen() is None
+    finally:
+        gc.enable()

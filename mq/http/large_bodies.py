@@ -1,0 +1,38 @@
+"""Bodies of JSON that name many things: they share a bounded memory from their first byte until they are answered."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from mq.base.errors import BodyTooLarge
+from mq.bodies.intake import ClientGone, Intake
+from mq.broker import Broker
+
+
+@contextlib.asynccontextmanager
+async def large_body(broker: Broker, request: Request, most_bytes: int) -> AsyncIterator[bytes]:
+    """A context in which the body of a request is there, and counts. It is of at most so many bytes.
+
+    Raises `BodyTooLarge`, and as `Intake.read`.
+    """
+    topic = "/".join(request.scope["path"].split("/")[:4])
+    length = request.headers.get("content-length")
+    with Intake(
+        broker.asked,
+        most_bytes,
+        f"{topic}/uploads",
+        wait=True,
+        patience_seconds=broker.deadlines.timeout_seconds,
+        too_late=broker.deadlines.nothing_stored,
+        arrivals=broker.asked_arrivals,
+    ) as intake:
+        try:
+            body = await intake.read(request.receive, None if length is None else int(length))
+        except BodyTooLarge as error:
+            told = f"the body is larger than {most_bytes} bytes: send several requests"
+            raise BodyTooLarge(told, most_bytes, f"{topic}/uploads") from error
+        except ClientGone as error:
+            raise ClientDisconnect from error
+        yield body
