@@ -427,6 +427,7 @@ class Broker:
             grace_seconds=self.settings.grace,
             rollup_age_seconds=self.settings.rollup_age,
             turn=self.turns.others.wait,
+            take_over=self._take_over_topic,
         )
         self.loading = TopicLoading(self.clock, self.catalogue, self.topics, at_once=self.store.traits.puts_at_once)
         self.scrubber = Scrubber(

@@ -99,6 +99,17 @@ def _by_age(state: TopicState, indexes: Mapping[int, SegmentIndex], oldest_us: i
             starts[segment.id] = facts.end
 
 
+def has_expired(segment: Segment, index: SegmentIndex, retention: Retention, now_us: int) -> bool:
+    """Whether all messages of an open segment have expired by age, so that nothing but its being open keeps the newest.
+
+    False where nothing is left of it, and where its last file is damaged: it cannot be sealed.
+    """
+    if retention.seconds is None or index.blocked is not None or not index.files:
+        return False
+    newest = index.files[-1]
+    return newest.end > segment.start_offset and newest.newest_us < now_us - int(retention.seconds * 1e6)
+
+
 def _by_size(state: TopicState, indexes: Mapping[int, SegmentIndex], limit_bytes: int, starts: dict[int, int]) -> None:
     queues = {s.id: _expirable(s, indexes[s.id]) for s in state.segments}
     size_bytes = sum(_kept_bytes(s, indexes[s.id]) for s in state.segments)

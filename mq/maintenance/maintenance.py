@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from concurrent.futures import Executor
 from functools import partial
 
@@ -11,6 +11,7 @@ from filer.stores.store import Store
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import Segment
 from filer.upkeep.deletion_clock import DeletionClock
+from filer.upkeep.retention import has_expired
 from filer.upkeep.segment_upkeep import UpkeepContext
 from leader.membership.coordinator import Coordinator
 from mq.maintenance.failure_pauses import FailurePauses
@@ -56,7 +57,9 @@ class Maintenance:
         grace_seconds: float,
         rollup_age_seconds: float,
         turn: Callable[[], Awaitable[None]],
+        take_over: Callable[[str, Set[int]], Awaitable[None]],
     ) -> None:
+        self._take_over = take_over
         self._clock, self._topics, self._executor, self._draining = clock, topics, executor, draining
         self._catalogue, self._coordinator, self._turn = catalogue, coordinator, turn
         self._interval_seconds = interval_seconds
@@ -148,6 +151,7 @@ class Maintenance:
             await attempt(topic, "floors", lambda: self._retention.pass_floors(runtime, segments.indexes(runtime)))
             if segments.is_maintainer(runtime) and segments.all_read(runtime):
                 await attempt(topic, "retention", lambda: self._retention.retain(runtime, segments.indexes(runtime)))
+                await attempt(topic, "expired segments", partial(self._seal_expired, runtime))
             for segment in segments.maintained(runtime):
                 await attempt(topic, f"segment {segment.id}", partial(segments.maintain, runtime, segment))
             segments.show_size(runtime)
@@ -169,6 +173,25 @@ class Maintenance:
         full = [s.id for s in runtime.state.open_segments if self._is_full(runtime, s)]
         if full and runtime.state.transition is None and not self._draining.is_set():
             await self._executor.give_successors(runtime.topic, full, "roll")
+
+    async def _seal_expired(self, runtime: TopicRuntime) -> None:
+        """Without a cluster, seal what an earlier process has left open, once all of it has expired.
+
+        Whoever publishes would have it sealed as well; but nobody may ever. An owner would have rolled it by then. The
+        next round empties it. It is a take-over like any other: stopped anywhere, the transition goes on when the topic
+        is read.
+        """
+        now_us, retention = self.deletions.now_us, runtime.state.config.retention
+        indexes = self._segments.indexes(runtime)
+        if now_us is None or self._draining.is_set():
+            return
+        left = {
+            segment.id
+            for segment in self._segments.left_open(runtime)
+            if segment.id in indexes and has_expired(segment, indexes[segment.id], retention, now_us)
+        }
+        if left:
+            await self._take_over(runtime.topic, left)
 
     def _is_full(self, runtime: TopicRuntime, segment: Segment) -> bool:
         writer = runtime.writers.get(segment.id)

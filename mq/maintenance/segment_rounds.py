@@ -67,6 +67,10 @@ class SegmentRounds:
             elif maintains and (segment.state == "sealed" or (alone and self._is_left(runtime, segment))):
                 yield segment
 
+    def left_open(self, runtime: TopicRuntime) -> list[Segment]:
+        """The open segments that nobody writes until their topic is used: there are such without a cluster alone."""
+        return [each for each in self.maintained(runtime) if each.state == "open" and each.id not in runtime.writers]
+
     def _is_left(self, runtime: TopicRuntime, segment: Segment) -> bool:
         """Whether nobody writes an open segment until its topic is used."""
         return segment.owner != self._context.broker or (runtime.topic, segment.id) in self._left

@@ -284,6 +284,60 @@ async def test_retention_by_time_empties_and_then_removes_segments(caplog: pytes
     assert any(line.startswith("files_rolled_up topic=t segment=0 key=") for line in caplog.messages)
 
 
+async def test_what_a_crash_has_left_open_ages_out_without_a_publish():
+    """Its owner would have rolled it. Without retention, or before its time, it stays as it is."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    ages, stays = {"retention": {"seconds": 600}, "segment_seconds": 100}, {"segment_seconds": 100}
+    async with running(store, clock) as killed:
+        for topic, config in (("t", ages), ("kept", stays)):
+            runtime, _ = await killed.administration.put(topic, config)
+            await publish(runtime, 0, 3)
+    async with running(store, clock) as broker:
+        for _ in range(3):
+            await broker.maintenance.round()
+        assert [len((await state_of(broker, topic)).segments) for topic in ("t", "kept")] == [1, 1]
+        await clock.advance(601)
+        for _ in range(3):
+            await broker.maintenance.round()
+        assert (await read_all(broker), await read_all(broker, "kept")) == ([], [0, 1, 2])
+        assert len((await state_of(broker, "kept")).segments) == 1
+        await clock.advance(10_000)
+        for _ in range(4):
+            await broker.maintenance.round()
+            await clock.advance(GRACE_SECONDS)
+        assert await files_of(store) == []
+        # What replaced it is not replaced again.
+        assert [segment.id for segment in (await state_of(broker)).segments] == [1]
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_what_a_crash_has_left_open_is_sealed_once_wherever_the_next_life_stops(before: bool):
+    """At every request of the rounds that seal it: nothing that is kept is lost, and the life after that ends it."""
+    for at in itertools.count():
+        clock = ManualClock()
+        memory = MemoryStore(clock=clock)
+        async with running(memory, clock) as killed:
+            runtime, _ = await killed.administration.put("t", {"retention": {"seconds": 600}})
+            await publish(runtime, 0, 3)
+        await clock.advance(601)
+        store = DyingStore(memory)
+        with contextlib.suppress(Exception):
+            async with running(store, clock) as dying:
+                store.die_at(at, before=before)
+                for _ in range(3):
+                    await dying.maintenance.round()
+        async with running(memory, clock) as broker:
+            runtime = await broker.topics.topic("t")
+            await publish(runtime, 3, 1)
+            for _ in range(3):
+                await broker.maintenance.round()
+            assert await read_all(broker) == [3]
+        if not store.dead:
+            break
+    assert at > 5
+
+
 @pytest.mark.parametrize("before", [True, False])
 async def test_no_segment_is_forgotten_wherever_it_stops_while_some_leave(before: bool):
     """At every request of the round: each segment is in topic.json, in the history, or in both."""

@@ -231,6 +231,7 @@ class SimulatedBroker:
             grace_seconds=GRACE_SECONDS,
             rollup_age_seconds=10.0,
             turn=_at_once,
+            take_over=_nobody_takes_over,
         )
 
     async def repair(self, name: str) -> None:
