@@ -37,6 +37,9 @@
 {{- if and .Values.auth.oidc.audience (not .Values.auth.oidc.issuer) -}}
 {{- fail "auth.oidc.audience is that of auth.oidc.issuer, which has to be given beside it" -}}
 {{- end -}}
+{{- if and .Values.monitoring.serviceMonitor.enabled (eq .Values.monitoring.metrics "authorized") (eq .Values.auth.authorizer "tokens") (not (include "braidmq.hasAdmin" .)) (not .Values.patches.servicemonitor) -}}
+{{- fail "monitoring.serviceMonitor: Prometheus would have no token: set auth.admin.enabled, monitoring.metrics to any, or the authorization by patches.servicemonitor" -}}
+{{- end -}}
 {{- if and .Values.tls.clientCaSecret (not .Values.tls.enabled) -}}
 {{- fail "tls.clientCaSecret demands certificates of clients: set tls.enabled" -}}
 {{- end -}}

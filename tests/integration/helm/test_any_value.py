@@ -250,6 +250,16 @@ def test_an_admin_that_is_not_enabled_has_no_token(tmp_path: Path) -> None:
     assert "admins" not in json.dumps(found)
 
 
+def test_prometheus_without_a_token_is_refused(tmp_path: Path) -> None:
+    more = {"auth": {"admin": {"enabled": False}, "tokenKeys": {"existingSecret": "keys"}}}
+    done = render(tmp_path, ON, more, {"monitoring": {"metrics": "authorized"}})
+    assert "monitoring.serviceMonitor: Prometheus would have no token" in done.stderr
+    own = {"spec": {"endpoints": [{"port": "http"}]}}
+    assert not render(
+        tmp_path, ON, more, {"monitoring": {"metrics": "authorized"}, "patches": {"servicemonitor": own}}
+    ).returncode
+
+
 def test_prometheus_shows_a_certificate_where_clients_need_one(tmp_path: Path) -> None:
     found = check_right(render(tmp_path, ON).stdout)
     (endpoint,) = one(found, "ServiceMonitor", "queue-braidmq")["spec"]["endpoints"]
