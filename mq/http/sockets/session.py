@@ -94,6 +94,8 @@ class Session:
         self._count = 0
         self._permitted: set[Like] = set()
         self._standing: Standing | None = None
+        # Why the client's messages are not looked at any more.
+        self._invalid: Malformed | None = None
         self._share: Callable[[], Share | None] = lambda: None
 
     async def run(self, standing: Standing | None, share: Callable[[], Share | None], record_end: RecordEnd) -> None:
@@ -105,13 +107,15 @@ class Session:
         draining = asyncio.create_task(self._wake_when_draining(), name="draining of a socket")
         self._pinging = self._loop.call_later(PING_SECONDS, self._ping)
         try:
-            while not self._broker.draining.is_set() and self._refusal() is None:
+            while not self._broker.draining.is_set() and self._refusal() is None and self._invalid is None:
                 messages = self._wire.take()
-                if not messages and not self._wire.is_open:
+                if not messages and (self._wire.is_broken or not self._wire.is_open):
                     break
                 self._permitted.clear()
                 for message in messages:
                     await self._serve(message)
+                    if self._invalid is not None:
+                        break
                 if messages:
                     await self._publishes.flush()
                     await self._wire.drained()
@@ -156,7 +160,7 @@ class Session:
             request = parse_text(message.data) if message.is_text else parse_binary(message.data)
         except BadMessage as bad:
             if message.is_text and not is_utf8(message.data):
-                self._fail(Malformed(f"message {self._count}: a text is UTF-8, and this is not"), INVALID_DATA)
+                self._invalid = Malformed(f"message {self._count}: a text is UTF-8, and this is not")
             elif bad.id is None:
                 self._answers.problem(None, problem_of(type(bad.error)(f"message {self._count}: {bad.error}")))
             else:
@@ -252,18 +256,26 @@ class Session:
         return None if self._standing is None else is_over(self._standing.over)
 
     async def _end(self) -> None:
-        """The broker drains, or the client is gone. What has begun is answered before the socket is closed."""
+        """The broker drains, or the client has broken the protocol, or is gone.
+
+        What has begun is answered before the socket is closed.
+        """
+        await self._publishes.flush()
         if self._wire.is_open and (refusal := self._refusal()) is not None:
             await self._subscriptions.stop("refused")
             await self._publishes.finished()
             await self._record_end(refusal)
             self._fail(refusal, POLICY_VIOLATION)
         elif self._wire.is_open:
-            await self._subscriptions.stop("draining")
+            is_faulty = self._wire.is_broken or self._invalid is not None
+            await self._subscriptions.stop("closed" if is_faulty else "draining")
             if self._asking:
                 await asyncio.wait(self._asking, timeout=LAST_ANSWERS_SECONDS)
             await self._publishes.finished()
-            self._close(GOING_AWAY, "draining")
+            if self._invalid is not None:
+                self._fail(self._invalid, INVALID_DATA)
+            else:
+                self._close(GOING_AWAY, "draining")
 
     async def _wake_when_draining(self) -> None:
         await self._broker.draining.wait()

@@ -36,6 +36,11 @@ class Wire(Protocol):
         ...
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the client has broken the protocol: nothing more is taken, and `close` tells why."""
+        ...
+
+    @property
     def is_held_up(self) -> bool:
         """Whether the client does not take what is written as fast as it comes."""
         ...

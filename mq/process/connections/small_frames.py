@@ -4,6 +4,7 @@ The library's parser takes several times as long for such a text. All other fram
 breaks the protocol: it alone decides what is refused, and why.
 """
 
+import re
 from typing import NamedTuple
 
 SMALL_BYTES = 4 * 1024
@@ -35,6 +36,12 @@ class Others(NamedTuple):
     end: int
     half_bytes: int = 0
     left_bytes: int = 0
+
+
+_LENGTH_BYTES = {_TWO_BYTES: 2, _TWO_BYTES + 1: 8}
+FIRST_BYTES = 128
+"""So much of a message is enough to find its id."""
+_ID_FIRST = re.compile(rb'\s*\{\s*"id"\s*:\s*(0|[1-9][0-9]{0,14}|"[ !#-\[\]-~]{1,64}")\s*,')
 
 
 def small_texts(data: bytes, at: int, longest_bytes: int) -> Texts:
@@ -98,3 +105,20 @@ def _frame_bytes(data: bytes, at: int) -> int | None:
             return 0
         length = int.from_bytes(data[at + 2 : at + 2 + of_length])
     return 2 + of_length + _MASK_BYTES + length
+
+
+def first_of_message(data: bytes, at: int, longest_bytes: int) -> bytes:
+    """What has come first of the first message, from the frame at `at` on, that is longer than that."""
+    while length := _frame_bytes(data, at):
+        begin = at + 2 + _LENGTH_BYTES.get(data[at + 1] & ~_MASKED, 0) + _MASK_BYTES
+        if at + length - begin > longest_bytes:
+            mask, masked = data[begin - _MASK_BYTES : begin], data[begin : begin + FIRST_BYTES]
+            return bytes(byte ^ mask[place % _MASK_BYTES] for place, byte in enumerate(masked))
+        at += length
+    return b""
+
+
+def id_at_begin(text: bytes) -> bytes | None:
+    """The JSON of the id of a message of which this is the begin, if it is its first field."""
+    match = _ID_FIRST.match(text)
+    return None if match is None else match[1]

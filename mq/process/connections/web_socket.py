@@ -27,7 +27,7 @@ from mq.http.render import Part
 from mq.http.sockets.wire import POLICY_VIOLATION, SUBPROTOCOL, TRY_AGAIN, Message
 from mq.process.connections.limits import LEAST_CHUNK_BYTES, MOST_SMALL_CHUNKS
 from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, FRAMING, Refusal
-from mq.process.connections.small_frames import other_frames, small_texts
+from mq.process.connections.small_frames import FIRST_BYTES, first_of_message, id_at_begin, other_frames, small_texts
 
 SOCKETS = b"/socket"
 """How paths end at which a connection may become a WebSocket."""
@@ -84,6 +84,10 @@ class WebSocket:
         self._answer: Headers
         self.is_opened = False
         self._is_gone = False
+        # Why the library takes no more, which message that was, and what it says last.
+        self._broken: Exception | None = None
+        self._broken_id: bytes | None = None
+        self._last_bytes = b""
         # What has come is parsed up to there.
         self._came, self._parsed = b"", 0
         self._inbox: list[Message] = []
@@ -135,11 +139,21 @@ class WebSocket:
     @property
     def is_open(self) -> bool:
         """Whether the client gets what is written."""
-        return self.is_opened and not self._is_gone and self._conn is not None and self._conn.state is State.OPEN
+        if not self.is_opened or self._is_gone or self._conn is None:
+            return False
+        return self._conn.state is State.OPEN or self.is_broken
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the client has broken the protocol: nothing more is taken, and `close` tells why.
+
+        Until then what had begun before is answered.
+        """
+        return self._broken is not None
 
     def received(self, data: bytes) -> None:
         """Bytes have come. Behind the end nobody looks at them."""
-        if self.is_opened and not self.is_open:
+        if (self.is_opened and not self.is_open) or self.is_broken:
             return
         now_seconds = self._loop.time()
         if now_seconds - self.heard_seconds > BURST_SECONDS:
@@ -180,7 +194,7 @@ class WebSocket:
 
     def _parse(self) -> None:
         """Parse a piece of what has come. If more is there, or the client does not read, that waits."""
-        if not self.is_open:
+        if not self.is_open or self.is_broken:
             return
         if self._inbox or self._owner.flow.write_paused:
             self._hold_back()
@@ -188,7 +202,11 @@ class WebSocket:
         if not self._unparsed_bytes:
             self._owner.read_on()
             return
+        begin = self._parsed
         is_cut = self._parse_piece()
+        if self._conn is not None and self._conn.parser_exc is not None:
+            self._break(self._conn.parser_exc, begin)
+            return
         if is_cut or not self._unparsed_bytes:
             # The rest of what came is not held.
             self._came, self._parsed = self._came[self._parsed :], 0
@@ -207,6 +225,20 @@ class WebSocket:
                 self._loop.call_soon(self._parse)
         elif not self._inbox:
             self._owner.read_on()
+
+    def _break(self, error: Exception, begin: int) -> None:
+        """The library takes no more. It has closed its side, but nothing of that is written yet."""
+        conn = self._conn
+        assert conn is not None
+        if isinstance(error, PayloadTooBig):
+            first = self._fragments or first_of_message(self._came, begin, conn.max_message_size or 0)
+            self._broken_id = id_at_begin(bytes(first[:FIRST_BYTES]))
+        self._broken = error
+        self._last_bytes = b"".join(conn.data_to_send())
+        self._forget_what_came()
+        self._look_at_half(0)
+        self._owner.pause()
+        self.wake()
 
     def _parse_piece(self) -> bool:
         """Add the next messages. Returns whether all that is left is the begin of a frame, which is not whole."""
@@ -264,15 +296,13 @@ class WebSocket:
         conn = self._conn
         assert conn is not None
         half_bytes = cut_bytes + self._half_bytes + len(self._fragments) + (conn.current_size is not None)
-        self._owner.half_message(half_bytes if self.is_open else 0)
+        self._owner.half_message(half_bytes if self.is_open and not self.is_broken else 0)
 
     def _reply(self) -> None:
         """Write what the library has to say: pongs, and the end."""
         conn = self._conn
         assert conn is not None
         replies = b"".join(conn.data_to_send())
-        if conn.parser_exc is not None:
-            self._write_problem(_problem_of(conn.parser_exc, conn.max_message_size or 0))
         if replies and not self._owner.transport.is_closing():
             self._owner.transport.write(replies)
         if conn.state is not State.OPEN:
@@ -304,24 +334,31 @@ class WebSocket:
         else:
             self._owner.transport.writelines(whole)
 
-    def _write_problem(self, problem: Problem) -> None:
-        """The last message before the end. The library has closed its side already, and would take none."""
+    def _write_problem(self, problem: Problem, id_: bytes | None = None) -> None:
+        """The last message before the end. The library has closed its side already, and would take none.
+
+        `id_` is the JSON of the id of the message that it is about.
+        """
         if not self._owner.transport.is_closing():
             with request_ids.within(self._request_id):
-                self._write([b'{"problem":', problem.body(), b"}"])
+                named = b"" if id_ is None else b'"id":%b,' % id_
+                self._write([b"{", named, b'"problem":', problem.body(), b"}"])
 
     def ping(self) -> None:
         """Ask whether the client is there."""
-        if self.is_open and not self._owner.transport.is_closing():
+        if self.is_open and not self.is_broken and not self._owner.transport.is_closing():
             assert self._conn is not None
             self._conn.send_ping(b"")
             self._owner.transport.writelines(self._conn.data_to_send())
 
     def close(self, code: int, reason: str) -> None:
-        """Close it, behind all that was written."""
+        """Close it, behind all that was written. If the client has broken the protocol, that is why."""
         if not self.is_open:
             return
         assert self._conn is not None
+        if self._broken is not None:
+            self._close_broken(self._broken)
+            return
         try:
             self._conn.send_close(code, reason)
         except InvalidState:
@@ -329,11 +366,23 @@ class WebSocket:
         self._reply()
         self.wake()
 
+    def _close_broken(self, error: Exception) -> None:
+        assert self._conn is not None
+        self._write_problem(_problem_of(error, self._conn.max_message_size or 0), self._broken_id)
+        self._broken = None
+        if not self._owner.transport.is_closing():
+            self._owner.transport.write(self._last_bytes)
+        self._owner.linger()
+        self.wake()
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def end(self, refusal: Refusal) -> None:
         """The broker ends the connection: tell the client why, if it reads."""
         assert self._conn is not None
+        if self._broken is not None:
+            self._close_broken(self._broken)
+            return
         pongs = b"".join(self._conn.data_to_send())
         if pongs and not self._owner.transport.is_closing():
             self._owner.transport.write(pongs)
@@ -352,7 +401,7 @@ class WebSocket:
 
     async def news(self) -> None:
         """Return when there may be messages, or the socket is closed, or it is woken."""
-        if self._inbox or not self.is_open:
+        if self._inbox or not self.is_open or self.is_broken:
             return
         self._news = self._loop.create_future()
         try:

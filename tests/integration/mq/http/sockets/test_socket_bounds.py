@@ -171,6 +171,35 @@ async def test_ten_megabytes_of_json_in_one_message_are_refused_unread(broker: H
     assert await stored(broker) == 0
 
 
+TOO_LARGE = b'"publish":{"value":"' + b"x" * 70_000 + b'"}}'
+BREAKS = [
+    pytest.param([frame(b'{"id":200,' + TOO_LARGE)], 1009, 200, id="a text that is too large"),
+    pytest.param([frame(b'{"id":"mine",' + TOO_LARGE)], 1009, "mine", id="its id is a string"),
+    pytest.param([frame(b'{"id":200,' + TOO_LARGE, BINARY)], 1009, 200, id="a binary message"),
+    pytest.param([frame(b'{"id":200,', fin=False), frame(TOO_LARGE, CONTINUATION)], 1009, 200, id="in fragments"),
+    pytest.param([frame(b"{" + TOO_LARGE)], 1009, None, id="one without an id"),
+    pytest.param([b"\x81\x02{}"], 1002, None, id="a frame without a mask"),
+    pytest.param([frame(b"\xff\xfe")], 1007, None, id="a text that is no UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("breaking", "code", "id_"), BREAKS)
+async def test_what_was_begun_is_answered_before_a_client_that_breaks_the_protocol_is_cut_off(
+    strict: HttpBroker, breaking: list[bytes], code: int, id_: object
+) -> None:
+    publishes = [frame(b'{"id":%d,"publish":{"value":"x"}}' % number) for number in range(200)]
+    async with raw_socket(strict.port) as socket:
+        await socket.send(*publishes, *breaking)
+        found = [each for each in await socket.frames() if each.opcode != PING]
+    told = [each.document for each in found[:-1]]
+    answers = [answer for document in told for answer in document.get("answers", [])]
+    assert [answer["id"] for answer in answers if "ok" in answer] == list(range(200))
+    assert found[-1].closed[0] == code
+    assert ("problem" in told[-1] or "problem" in answers[-1]) and told[-1].get("id") == id_
+    assert await stored(strict) == 200
+    await until(lambda: connections(strict) == 1)
+
+
 async def test_fragments_together_have_the_limit_of_a_message(broker: HttpBroker) -> None:
     async with raw_socket(broker.port) as socket:
         await socket.send(frame(b"x" * MIB, fin=False), *[frame(b"x" * MIB, CONTINUATION, fin=False)] * 8)

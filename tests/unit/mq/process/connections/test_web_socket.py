@@ -102,9 +102,12 @@ async def _ours(pieces: Sequence[bytes]) -> _Outcome:
         socket.received(piece)
         while True:
             found += (taken := socket.take())
-            if not taken and (owner.is_reading or not socket.is_open):
+            if not taken and (owner.is_reading or not socket.is_open or socket.is_broken):
                 break
             await asyncio.sleep(0)  # what waits for the next turn of the loop is parsed
+    if socket.is_broken:
+        assert socket.is_open and not owner.transport.written.endswith(b"}"), "what had begun is answered before"
+        socket.close(1000, "the session is done")
     assert not owner.refusals
     return _Outcome(found, bytes(owner.transport.written), socket.is_open, owner.half_bytes > 0)
 
