@@ -44,7 +44,7 @@ async def test_nobody_consumes(tmp_path: Path, open_desk: OpenDesk) -> None:
             await desk.end(*OF_LAG, timeout_seconds=150)
 
 
-@pytest.mark.alerts("BraidMQDeadLetters")
+@pytest.mark.alerts("BraidMQDeadLetters", "BraidMQDeadLettersOpen")
 async def test_a_consumer_gives_messages_up(tmp_path: Path, open_desk: OpenDesk) -> None:
     async with one_broker(tmp_path, data=tmp_path / "data") as broker:
         desk = open_desk(broker.environment, token=TOKEN, window_seconds=WINDOW_SECONDS)
@@ -57,8 +57,10 @@ async def test_a_consumer_gives_messages_up(tmp_path: Path, open_desk: OpenDesk)
         )
         dead = {"messages": [{"claim": each["claim"], "id": each["id"]} for each in claimed], "dead": True}
         (await broker.client.post(f"{GROUP}/releases", json=dead)).raise_for_status()
-        await desk.fires("BraidMQDeadLetters", topic="orders", group="billing")
-        await desk.end("BraidMQDeadLetters", timeout_seconds=150)
+        for name in ("BraidMQDeadLetters", "BraidMQDeadLettersOpen"):
+            await desk.fires(name, topic="orders", group="billing")
+        (await broker.client.post(f"{GROUP}/redrive", json={"discard": True})).raise_for_status()
+        await desk.end("BraidMQDeadLetters", "BraidMQDeadLettersOpen", timeout_seconds=150)
 
 
 @pytest.mark.alerts("BraidMQGroupHasLostMessages")

@@ -96,6 +96,7 @@ SERIES: Mapping[str, Mapping[str, Fault]] = {
         f"braidmq_group_in_flight_messages{{{OF_GROUP}}}": Fault("0", "0"),
     },
     "BraidMQDeadLetters": {f"braidmq_group_dead_messages_total{{{OF_GROUP}}}": Fault("+1", "+0")},
+    "BraidMQDeadLettersOpen": {f"braidmq_group_open_dead_letters{{{OF_GROUP}}}": Fault("3", "0")},
     "BraidMQGroupHasLostMessages": {f"braidmq_group_skipped_messages_total{{{OF_GROUP}}}": Fault("+1", "+0")},
     "BraidMQMemoryNearLimit": {
         "process_resident_memory_bytes": Fault("95", "50"),

@@ -66,8 +66,17 @@ GROUPS = Board(
                 Panel(
                     "In flight",
                     "short",
-                    [(f"max by (topic, group) (braidmq_group_in_flight_messages{OF_GROUP})", "{{topic}} / {{group}}")],
-                    "Handed out by a queue group, and not done.",
+                    [
+                        (
+                            f"max by (topic, group) (braidmq_group_in_flight_messages{OF_GROUP})",
+                            "{{topic}} / {{group}}",
+                        ),
+                        (
+                            f"max by (topic, group) (braidmq_group_delayed_messages{OF_GROUP}) > 0",
+                            "{{topic}} / {{group}}, delayed",
+                        ),
+                    ],
+                    "Handed out by a queue group, and leased; and what is delayed: not handed out, and not due yet.",
                 ),
                 Panel(
                     "Members",
@@ -88,8 +97,13 @@ GROUPS = Board(
                         (
                             f"sum by (topic, group) (increase(braidmq_group_dead_messages_total{OF_GROUP}[I]))",
                             "{{topic}} / {{group}}",
-                        )
+                        ),
+                        (
+                            f"max by (topic, group) (braidmq_group_open_dead_letters{OF_GROUP})",
+                            "{{topic}} / {{group}}, open",
+                        ),
                     ],
+                    "Given up in the interval; and those that are open: neither redriven nor discarded.",
                 ),
                 Panel(
                     "Expired",
