@@ -80,6 +80,7 @@ def read_contexts(files: TlsFiles) -> Contexts:
         if files.client_ca is not None:
             _trust(server, files.client_ca, files.client_ca_flag)
             server.verify_mode = ssl.CERT_REQUIRED
+            _resume_nothing(server)
     if server is not None or files.ca is not None:
         peers = _peers_context(files)
     if server is not None and peers is not None and files.own_host is not None:
@@ -95,6 +96,15 @@ def _server_context(files: TlsFiles, cert: Path, key: Path) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     _load_identity(context, files, cert, key)
     return context
+
+
+def _resume_nothing(context: ssl.SSLContext) -> None:
+    """Have each connection verify the client's certificate anew: who resumes a session shows none.
+
+    Sessions of TLS 1.2 that are kept here can still be resumed: of these, handshakes look at the certificate's end.
+    """
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
 
 
 def _peers_context(files: TlsFiles) -> ssl.SSLContext:

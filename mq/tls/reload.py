@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,6 +34,10 @@ def _look_at(file: Path) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+AGAIN_SECONDS = 5.0
+"""So often files that could not be used are tried again: a certificate may become valid later."""
+
+
 class RestingFiles:
     """Tells once of each change, when nothing has changed from one look to the next.
 
@@ -51,6 +56,28 @@ class RestingFiles:
         return True
 
 
+class Again:
+    """When files that could not be used are tried again, although they have not changed, and why they could not."""
+
+    def __init__(self) -> None:
+        self.why = ""
+        self._due_seconds = inf
+
+    def has_failed(self, why: str, now_seconds: float) -> bool:
+        """They cannot be used now; whether that is news."""
+        is_news, self.why = why != self.why, why
+        self._due_seconds = now_seconds + AGAIN_SECONDS
+        return is_news
+
+    def has_worked(self) -> None:
+        """They are used."""
+        self.why, self._due_seconds = "", inf
+
+    def is_due(self, now_seconds: float) -> bool:
+        """Whether to try them now."""
+        return now_seconds >= self._due_seconds
+
+
 class Certificates:
     """The TLS contexts of a listener, from its files as they are. Raises `InvalidConfig` if they cannot be used.
 
@@ -61,6 +88,7 @@ class Certificates:
         self._named, self._clock, self._files = files, clock, files.all
         # Before they are read: what changes meanwhile is seen at the next look.
         self._resting = RestingFiles(look_at(self._files))
+        self._again, self._told_expired_seconds = Again(), 0
         read = read_contexts(files)
         self.server = None if read.server is None else NewestContext.of(read.server, server_side=True)
         self.peers = None if read.peers is None else NewestContext.of(read.peers, server_side=False)
@@ -71,8 +99,18 @@ class Certificates:
         while self._files:
             await self._clock.sleep(LOOK_SECONDS)
             # In a thread: the files may lie on a network.
-            if self._resting.are_new(await asyncio.to_thread(look_at, self._files)):
+            are_new = self._resting.are_new(await asyncio.to_thread(look_at, self._files))
+            if are_new or self._again.is_due(self._clock.monotonic_seconds()):
                 await self._read_again()
+            self._tell_if_expired()
+
+    def _tell_if_expired(self) -> None:
+        """Say once that the certificate in use has expired: clients refuse it, and files that fit are awaited."""
+        if self.expires_seconds is None or self.expires_seconds == self._told_expired_seconds:
+            return
+        if self._clock.now_us() >= self.expires_seconds * 1e6:
+            self._told_expired_seconds = self.expires_seconds
+            _log.error("tls_certificate_expired", listener=self._named.listener, why=self._again.why)
 
     async def _read_again(self) -> None:
         """Use what the files have now, all of it or nothing."""
@@ -81,8 +119,10 @@ class Certificates:
             found = await asyncio.to_thread(read, self._named)
         except Exception as error:
             # Whatever a library makes of a file: the files are looked at again.
-            _log.warning("tls_not_reloaded", listener=self._named.listener, error=error)
+            if self._again.has_failed(str(error), self._clock.monotonic_seconds()):
+                _log.warning("tls_not_reloaded", listener=self._named.listener, error=error)
             return
+        self._again.has_worked()
         if self.server is not None and found.server is not None:
             self.server.use(found.server)
         if self.peers is not None and found.peers is not None:

@@ -103,7 +103,7 @@ class MemberDelivery(Subscription):
         """
         await asyncio.wait([joining], timeout=LEAVE_SECONDS)
         joining.cancel()
-        [answer] = await asyncio.gather(joining, return_exceptions=True)
+        answer = (await asyncio.gather(joining, return_exceptions=True))[0]
         if isinstance(answer, dict):
             self._epoch = answer["member_epoch"]
             await self.release()

@@ -26,6 +26,7 @@ from mq.process.connections.limits import (
     MOST_SMALL_CHUNKS,
 )
 from mq.process.connections.refusals import (
+    CERTIFICATE_EXPIRED,
     FRAMING,
     HEAD_TOO_LARGE,
     NOT_A_URL,
@@ -67,6 +68,10 @@ def _new_parser(protocol: KnownCallerProtocol) -> httptools.HttpRequestParser:
     parser = httptools.HttpRequestParser(protocol)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
+
+
+_CERTIFICATE_GRACE_SECONDS, _LONGEST_TIMER_SECONDS = 1.0, 3600.0
+"""Behind the end of a client's certificate: what is allowed by its name ends with a word before the connection does."""
 
 
 class _Refused(Exception):
@@ -113,6 +118,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self._ended = False
         # Who the client is by TLS, if it had to show that.
         self.client_certificate: PeerCertificate | None = None
+        self._certificate_timer: asyncio.TimerHandle | None = None
         # What the connection has become, or is to become if the endpoint agrees.
         self._socket: WebSocket | None = None
         # Whether the request whose headers are complete asks for a socket, or for another protocol in vain.
@@ -230,10 +236,23 @@ class LimitedProtocol(KnownCallerProtocol):
         shown = self.client_certificate = peer_certificate(transport.get_extra_info("peercert"))
         if shown is not None and shown.name is not None:
             self.caller = self.caller._replace(certificate=ShownCertificate(shown.name, shown.until_seconds))
+        if shown is not None:
+            self._look_at_certificate(shown)
         transport.set_protocol(SocketReader(self, self._watch.scratch))
         self._watch.carry_out(self._connections.admit(self, self.caller.address))
         if self._watch.ending:
             self.shutdown()
+
+    def _look_at_certificate(self, shown: PeerCertificate) -> None:
+        """End the connection soon after its certificate has, once the request that is carried out has its answer."""
+        left_seconds = self._watch.left_seconds(shown.until_seconds) + _CERTIFICATE_GRACE_SECONDS
+        served = self._served
+        if left_seconds <= 0 and (served is None or served.response_complete or served.response_started):
+            self._watch.end(self, CERTIFICATE_EXPIRED)
+            return
+        # Clocks are set, and an event loop counts no suspended time.
+        delay_seconds = min(max(left_seconds, _CERTIFICATE_GRACE_SECONDS), _LONGEST_TIMER_SECONDS)
+        self._certificate_timer = self.loop.call_later(delay_seconds, self._look_at_certificate, shown)
 
     def pause(self) -> None:
         """Read nothing for now."""
@@ -247,6 +266,8 @@ class LimitedProtocol(KnownCallerProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._ended = True
+        if self._certificate_timer is not None:
+            self._certificate_timer.cancel()
         self._watch.unwanted.gone(self)
         self._watch.half_heads.gone(self)
         self._connections.gone(self)

@@ -127,6 +127,8 @@ ANSWER_LATE = Refusal("answer-late")
 GAVE_WAY = Refusal("gave-way")
 IDLE = Refusal("idle")
 TLS_FAILED = Refusal("tls")
+# The certificate that the client has shown has expired. It is told why when it connects again.
+CERTIFICATE_EXPIRED = Refusal("certificate")
 
 COUNTED = (
     NO_ROOM,
@@ -143,5 +145,6 @@ COUNTED = (
     ANSWER_LATE,
     GAVE_WAY,
     TLS_FAILED,
+    CERTIFICATE_EXPIRED,
 )
 """All but `IDLE`, which is how connections usually end."""

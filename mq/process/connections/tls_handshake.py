@@ -11,6 +11,7 @@ from filer.event_log import EventLog
 from mq.process.connections.refusals import NOT_TLS, TLS_FAILED, Refusal
 from mq.process.connections.tls_transport import TlsTransport
 from mq.process.connections.watch import ConnectionWatch
+from mq.tls.peer_certificate import peer_certificate
 
 # How every connection with TLS begins: a record of the kind "handshake".
 _HANDSHAKE = 22
@@ -114,7 +115,12 @@ class TlsHandshake(asyncio.BufferedProtocol):
             self._failed(error)
         else:
             self._say()
-            self._done(tls)
+            shown = peer_certificate(tls.getpeercert())
+            if shown is not None and self._watch.left_seconds(shown.until_seconds) <= 0:
+                # A session that is resumed was verified when it began, which may be long ago.
+                self._failed("the client's certificate has expired")
+            else:
+                self._done(tls)
 
     def _say(self) -> None:
         data = self._outgoing.read()

@@ -63,6 +63,10 @@ class ConnectionWatch:
             await self._clock.sleep(self.connections.limits.sweep_seconds)
             self.carry_out(self.connections.late())
 
+    def left_seconds(self, until_seconds: float) -> float:
+        """How long it is until that time of day (Unix time)."""
+        return until_seconds - self._clock.now_us() / 1e6
+
     def carry_out(self, decisions: Iterable[Decision[WatchedConnection]]) -> None:
         """End these connections."""
         for connection, refusal in decisions:

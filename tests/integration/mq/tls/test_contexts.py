@@ -1,11 +1,12 @@
 """What is wrong with certificates and keys is said in one line, before a broker serves."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from filer.clock import SystemClock
+from filer.clock import ManualClock, SystemClock
 from filer.errors import InvalidConfig
 from mq.base.settings import BrokerSettings
 from mq.tls import reload
@@ -106,3 +107,49 @@ async def test_no_error_ends_the_watch_of_the_files(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(reload, "read_contexts", failing)
     await certificates._read_again()
+
+
+class Told:
+    """A log of events."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, event: str, **_: object) -> None:
+        self.events.append(event)
+
+    warning = error = info
+
+
+async def test_files_that_cannot_be_used_are_tried_again_and_an_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that becomes valid 7 s after it has come was never looked at again."""
+    authority, clock, told = Authority(tmp_path), ManualClock(), Told()
+    monkeypatch.setattr(reload, "_log", told)
+    used, later = authority.sign("used"), authority.sign("later")
+    monkeypatch.setattr(reload, "read_contexts", lambda files: read_at(files, clock, valid_us))
+    valid_us, tries = 0, 0
+
+    def read_at(files: TlsFiles, clock: ManualClock, valid_us: int) -> Contexts:
+        nonlocal tries
+        tries += 1
+        if clock.now_us() < valid_us:
+            raise InvalidConfig("certificate is not yet valid")
+        return read_contexts(files)
+
+    certificates = Certificates(TlsFiles(used.cert, used.key), clock)
+    certificates.expires_seconds = int(clock.now_us() / 1e6) + 3
+    valid_us, tries = clock.now_us() + 7_000_000, 0
+    used.cert.write_bytes(later.cert.read_bytes())
+    used.key.write_bytes(later.key.read_bytes())
+    watching = asyncio.create_task(certificates.watch())
+    try:
+        for _ in range(26):
+            while not clock._sleepers:  # it looks at the files in a thread
+                await asyncio.sleep(0.001)
+            await clock.advance(0.5)
+    finally:
+        watching.cancel()
+    assert told.events == ["tls_not_reloaded", "tls_certificate_expired", "tls_reloaded"]
+    assert tries == 3, "every five seconds, and not once it works"

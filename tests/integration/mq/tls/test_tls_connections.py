@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +224,45 @@ def test_variables_say_what_a_client_trusts(authority: Authority, monkeypatch: p
     monkeypatch.setenv("BRAIDMQ_CA", "missing")
     with pytest.raises(InvalidArgument, match="'missing': No such file"):
         Client("https://127.0.0.1:9", client_cert=authority.sign("b"))
+
+
+# -- certificates that expire ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+async def test_a_certificate_that_has_expired_is_of_no_use_to_open_connections_and_resumed_sessions(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    shows = authority.sign("short", until=timedelta(seconds=2.5))
+    client = authority.client(shows)
+    client.maximum_version = version
+    settings = {"authorizer": "any", "tls_client_ca": authority.ca}
+
+    async with tls_broker(authority, shows=shows, **settings) as broker, AsyncExitStack() as stack:
+        ask = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        first = await asyncio.to_thread(_connected, client, broker.port, None)
+        stack.callback(first.close)
+        await asyncio.to_thread(first.sendall, ask)
+        answer = await asyncio.to_thread(_all_of, first)  # it is closed once the certificate has expired
+        assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b'{"status":"ok"}')
+        session = first.session
+        assert session is None or not session.has_ticket
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            resumed = await asyncio.to_thread(_connected, client, broker.port, session)
+            stack.callback(resumed.close)
+            await asyncio.to_thread(resumed.sendall, ask)
+            if not await asyncio.to_thread(_all_of, resumed):
+                raise ConnectionResetError
+
+
+def _connected(client: ssl.SSLContext, port: int, session: ssl.SSLSession | None) -> ssl.SSLSocket:
+    plain = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS)
+    try:
+        return client.wrap_socket(plain, server_hostname="localhost", session=session)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _all_of(connection: ssl.SSLSocket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(4096), b""))
