@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from braidmq.errors import InvalidArgument
 from braidmq.markers import PageMarkers
 from braidmq.short_reprs import short_repr
 from filer.format.schema import TIMESTAMP
@@ -64,19 +65,29 @@ class Message:
 
     @property
     def value_text(self) -> str | None:
-        """The value as text. Raises `UnicodeDecodeError` if it is not UTF-8."""
+        """The value as text. Raises `UnicodeDecodeError` if it is not UTF-8, and as `json` for one by reference."""
+        self._check_inline()
         return None if self.value is None else self.value.decode()
 
     def json(self) -> Any:
         """Return the value parsed as JSON; None for a null value. Raises `orjson.JSONDecodeError` if it is not JSON.
 
-        Integers of any size are `int`.
+        Integers of any size are `int`. Raises `InvalidArgument` for a value by reference: `Client.open` reads it.
         """
+        self._check_inline()
         if self.value is None:
             return None
         document = orjson.loads(self.value)
         # orjson turns integers beyond 64 bits into floats.
         return document if _LONG_NUMBER.search(self.value) is None else json.loads(self.value)
+
+    def _check_inline(self) -> None:
+        """A null in place of a value by reference would be taken for the value."""
+        if self.ref is not None and self.value is None:
+            raise InvalidArgument(
+                f"the value of message {self.id} ({self.ref.size_bytes} bytes) is stored beside the log: "
+                "client.open(message) reads it"
+            )
 
     @property
     def marker(self) -> str | None:

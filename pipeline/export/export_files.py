@@ -1,7 +1,7 @@
 """Writes the messages of a piece as files of a table, one file for each partition that has some of them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from filer.stores.store import Store
 from pipeline.export.choices import PartitionBy, PartitionEvery
 from pipeline.export.export_plan import Piece
 from pipeline.export.partitions import PARTITION_COLUMNS, split_by_time
+from pipeline.export.payloads import with_payloads
 from pipeline.export.table_columns import REASON, SEGMENT_FIELD, TableColumns
 from pipeline.topic_files import LiveFile, batches_of, contents
 
@@ -69,18 +70,19 @@ async def write_piece(
     async for file, data in contents(source, files):
         for batch in batches_of(_within(file, piece), data):
             table = _with_segment(unmark(pa.Table.from_batches([batch])), piece.segment)
-            for partition, messages in split_by_time(
-                table, form.partition_by, form.partition_every, form.partition_columns
-            ):
-                shaped = form.columns.shape(messages)
-                if shaped.rows.num_rows:
-                    buffered_bytes += encoders[partition].add(shaped.rows)
-                if shaped.unfit is not None:
-                    buffered_bytes += unfit.add(shaped.unfit)
-            if buffered_bytes > BUFFER_BYTES:
-                for encoder in (*encoders.values(), unfit):
-                    encoder.flush()
-                buffered_bytes = 0
+            async for whole in _whole(source, file.ref.topic, table, form.columns):
+                for partition, messages in split_by_time(
+                    whole, form.partition_by, form.partition_every, form.partition_columns
+                ):
+                    shaped = form.columns.shape(messages)
+                    if shaped.rows.num_rows:
+                        buffered_bytes += encoders[partition].add(shaped.rows)
+                    if shaped.unfit is not None:
+                        buffered_bytes += unfit.add(shaped.unfit)
+                if buffered_bytes > BUFFER_BYTES:
+                    for encoder in (*encoders.values(), unfit):
+                        encoder.flush()
+                    buffered_bytes = 0
     written = []
     for partition, encoder in sorted(encoders.items()):
         name = f"{partition}{piece.name}"
@@ -88,6 +90,15 @@ async def write_piece(
             await target.create(f"{folder}{name}", memoryview(encoder.finish()))
         written.append(Written(name, encoder.count))
     return WrittenPiece(written, unfit.count, unfit.finish().to_pybytes())
+
+
+async def _whole(source: Store, topic: str, table: pa.Table, columns: TableColumns) -> AsyncIterator[pa.Table]:
+    """The messages, with the values beside the log where members of values are wanted."""
+    if columns.schema is None or table["_ref"].null_count == table.num_rows:
+        yield table
+        return
+    async for piece in with_payloads(source, topic, table):
+        yield piece
 
 
 def first_of(unfit: bytes) -> str:

@@ -76,7 +76,9 @@ class TableColumns:
         """The rows of the table for these messages. Values are never changed to fit."""
         if self.schema is None:
             return Shaped(messages.select(list(self.names)))
-        is_apart = pc.is_valid(messages["_ref"].combine_chunks())
+        is_apart = pc.and_(
+            pc.is_valid(messages["_ref"].combine_chunks()), pc.is_null(messages["value"].combine_chunks())
+        )
         apart, whole = messages.filter(is_apart), messages.filter(pc.invert(is_apart))
         members, reasons = _fitting(whole["value"].combine_chunks(), self.read_as or self.schema)
         if self.stored_as is not None:
@@ -84,7 +86,8 @@ class TableColumns:
         rows = self._selected(whole.filter(pc.is_null(reasons)), members)
         if not apart.num_rows and reasons.null_count == len(reasons):
             return Shaped(rows)
-        beside = pa.array(["its value is stored beside the log: see _ref"] * apart.num_rows, pa.string())
+        why = "its value is stored beside the log, and is large or no text: see _ref"
+        beside = pa.array([why] * apart.num_rows, pa.string())
         refused = whole.append_column(REASON, reasons).filter(pc.is_valid(reasons))
         return Shaped(rows, pa.concat_tables([refused, apart.append_column(REASON, beside)]).sort_by("_offset"))
 

@@ -2,9 +2,11 @@
 
 import os
 import ssl
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Self, TypeAlias
 
 import httpx
 
@@ -57,8 +59,8 @@ def broker_tls(ca: FileName | None = None, client_cert: ClientCert | None = None
     """Return the context for connections to brokers.
 
     With `ca` it trusts what is signed by the certificates in that file, and nothing else. What is not given is taken
-    from `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY`. Raises `InvalidArgument` for files that cannot be
-    used.
+    from `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY`. Files that are renewed are read again. Raises
+    `InvalidArgument` for files that cannot be used.
     """
     environment = os.environ.get
     ca = ca or environment(CA_VARIABLE) or None
@@ -68,11 +70,69 @@ def broker_tls(ca: FileName | None = None, client_cert: ClientCert | None = None
         raise InvalidArgument(f"{CLIENT_KEY_VARIABLE} is of no use without {CLIENT_CERT_VARIABLE}: name both files")
     if ca is None and client_cert is None:
         return tls_context()
-    context = httpx.create_ssl_context() if ca is None else _trusting(Path(ca))
+    pair = None
     if client_cert is not None:
-        pair = client_cert if isinstance(client_cert, tuple) else (client_cert, client_cert)
-        _show(context, *(Path(each) for each in pair))
-    return context
+        both = client_cert if isinstance(client_cert, tuple) else (client_cert, client_cert)
+        pair = Path(both[0]), Path(both[1])
+    return _OfFiles(None if ca is None else Path(ca), pair)
+
+
+class _OfFiles(ssl.SSLContext):
+    """The context of files, which are looked at again at each new connection: whoever renews them stops no client.
+
+    While what they have cannot be used, as in the middle of a renewal, connections are made with what they had.
+    """
+
+    def __new__(cls, ca: Path | None, pair: tuple[Path, Path] | None) -> Self:
+        """As `SSLContext` does: a context of a client."""
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, ca: Path | None, pair: tuple[Path, Path] | None) -> None:
+        self._ca, self._pair = ca, pair
+        self._alpn: list[str] = []
+        self._seen = self._look()
+        self._newest = self._made()
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        """Offer these protocols, at later connections too."""
+        self._alpn = list(alpn_protocols)
+        self._newest.set_alpn_protocols(self._alpn)
+
+    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+        """Begin a connection of an event loop."""
+        return self._current().wrap_bio(*given, **named)
+
+    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+        """Begin a connection of blocking code."""
+        return self._current().wrap_socket(*given, **named)
+
+    def _current(self) -> ssl.SSLContext:
+        seen = self._look()
+        if None not in seen and seen != self._seen:
+            with suppress(InvalidArgument):
+                self._newest = self._made()
+                self._newest.set_alpn_protocols(self._alpn)
+                self._seen = seen
+        return self._newest
+
+    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """What tells the content of each file from another one; None for a file that is not there."""
+        files = [*([] if self._ca is None else [self._ca]), *(self._pair or ())]
+        return tuple(map(_mark_of, files))
+
+    def _made(self) -> ssl.SSLContext:
+        context = httpx.create_ssl_context() if self._ca is None else _trusting(self._ca)
+        if self._pair is not None:
+            _show(context, *self._pair)
+        return context
+
+
+def _mark_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _trusting(ca: Path) -> ssl.SSLContext:

@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from braidmq import (
     Client,
     ClientClosed,
     Conflict,
+    InvalidArgument,
     InvalidConfig,
     InvalidMarker,
     InvalidReference,
@@ -162,6 +164,19 @@ async def _until_waiting(client: Any, topic: str, received: list[Message]) -> No
             await client.publish(topic, "are you there?")
             await asyncio.sleep(0.05)
     del received[1:]
+
+
+def test_a_value_by_reference_is_no_null_value(broker: InMemoryBroker, topic: str) -> None:
+    """A worker would take it for one, and ack the message."""
+    with broker.client() as client:
+        client.create_topic(topic, value_type="json")
+        client.publish(topic, {"id": 3, "amounts": [1] * 600_000})
+        (message,) = client.browse(topic)
+        for read in (message.json, lambda: message.value_text):
+            with pytest.raises(InvalidArgument, match=r"message 0-0 .*client\.open\(message\) reads it"):
+                read()
+        with client.open(message) as payload:
+            assert json.loads(payload.read())["id"] == 3
 
 
 async def test_large_payloads_go_and_come_by_reference(broker: InMemoryBroker, topic: str) -> None:

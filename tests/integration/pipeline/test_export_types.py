@@ -245,3 +245,25 @@ def test_the_difference_between_columns_is_told_and_not_both_lists(exports: Expo
     assert told in str(refused.value) and "_offset" not in str(refused.value)
     with pytest.raises(JobFailed, match="their order there is segment, _offset, "):
         exports.run({"m": "int", "n": "int"})
+
+
+def test_a_value_beside_the_log_is_fetched(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as fit into memory at once."""
+    monkeypatch.setattr("pipeline.export.payloads.MOST_PAYLOAD_BYTES", 2_500_000)
+    many = {"amounts": [1] * 600_000}
+    exports.publish({"id": 1}, *({"id": number, **many} for number in (2, 3, 4)), {"id": 5})
+    exports.run({"id": "int"})
+    (path,) = exports.table.glob("*=*/**/*.parquet")
+    assert pq.read_table(path, partitioning=None).sort_by("_offset")["id"].to_pylist() == [1, 2, 3, 4, 5]
+
+
+def test_a_value_beside_the_log_that_is_too_large_is_put_apart(
+    exports: Exports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.export.payloads.MOST_PAYLOAD_BYTES", 1000)
+    exports.publish({"id": 1, "amounts": [1] * 600_000}, {"id": 2})
+    with pytest.raises(InvalidInput, match="stored beside the log, and is large"):
+        exports.run({"id": "int"})
+    exports.run({"id": "int"}, "--unfit-to", str(exports.unfit))
+    (path,) = exports.table.glob("*=*/**/*.parquet")
+    assert pq.read_table(path, partitioning=None)["id"].to_pylist() == [2]

@@ -15,7 +15,7 @@ _QUERY = """\
 -- query the view {name}. It knows what retention had removed when it was printed; print it again later.
 CREATE EXTERNAL TABLE IF NOT EXISTS `{name}_files` (
     `_offset` bigint, `_timestamp` timestamp, `key` {key}, `value` {value}, `event_time` timestamp,
-    `headers` map<string,binary>{grouped}
+    `headers` map<string,binary>, `_ref` struct<uri:string,size:bigint,etag:string,sha256:string>{grouped}
 )
 STORED AS PARQUET
 LOCATION {location};

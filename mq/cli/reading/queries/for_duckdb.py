@@ -35,6 +35,13 @@ WITH segments AS (
     FROM files JOIN segments USING (segment)
 )
 SELECT filename, greatest(base, reached) AS start FROM walked WHERE coalesce(stop > reached, base >= reached)"""
+# Brokers before 0.2.0 stored a header that was given twice, and DuckDB refuses a map that has a name twice: the last
+# one counts, as for other readers. Of all others this is the column as it is.
+HEADERS_ONCE = (
+    "CASE WHEN len(map_keys(headers)) = len(list_distinct(map_keys(headers))) THEN headers "
+    "ELSE map_from_entries(list_filter(map_entries(headers), "
+    "lambda pair, i: NOT list_contains(map_keys(headers)[i + 1:], pair.key))) END AS headers"
+)
 # The files are listed first, and only these are read: they stay for the grace, whatever is rolled up meanwhile.
 _VIEW = """\
 -- Topic {topic} for DuckDB, each message once, as of the moment when this is read:
@@ -81,7 +88,7 @@ def _parts(stored: StoredTopic) -> dict[str, str]:
         "which": _WHICH.format(glob=found, record=sql_text(glob.escape(stored.record)), most=MOST_RECORD_BYTES),
         "glob": found,
         "view": sql_name(stored.topic),
-        "columns": ", ".join(stored.columns),
+        "columns": ", ".join(HEADERS_ONCE if each == "headers" else each for each in stored.columns),
         "member": "" if stored.member is None else f" AND _topic = {sql_text(stored.member)}",
     }
 

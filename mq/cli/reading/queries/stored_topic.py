@@ -8,7 +8,7 @@ from braidmq.read.store_of_file import store_of_file
 from filer import keys
 from filer.stores.store_address import StoreAddress
 
-COLUMNS = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "headers"]
+COLUMNS = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "headers", "_ref"]
 
 
 @dataclass(frozen=True, slots=True)

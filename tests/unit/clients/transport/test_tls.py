@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from braidmq import Client, InvalidArgument
-from braidmq.transport.tls import tls_context
+from braidmq.transport.tls import broker_tls, tls_context
+from tests.support.net.own_certificate import write_certificate
 
 
 @pytest.fixture
@@ -54,3 +55,45 @@ def test_certificates_that_cannot_be_read_are_told_by_name(
         tls_context().set_alpn_protocols(["http/1.1"])
     assert str(failure.value).startswith(f"SSL_CERT_FILE is '{path}', which cannot be read: {reason}; ")
     tls_context.cache_clear()
+
+
+def used(context: ssl.SSLContext) -> ssl.SSLContext:
+    """The context of a new connection."""
+    return context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost").context
+
+
+def trusted(context: ssl.SSLContext) -> list[bytes]:
+    return used(context).get_ca_certs(binary_form=True)
+
+
+def test_files_that_are_renewed_are_read_again(tmp_path: Path) -> None:
+    ca, cert = tmp_path / "ca.pem", tmp_path / "cert.pem"
+    for file in (ca, cert):
+        write_certificate(file)
+    context = broker_tls(ca, cert)
+    context.set_alpn_protocols(["http/1.1"])
+    first, before = used(context), trusted(context)
+    assert used(context) is first
+    write_certificate(tmp_path / "new.pem")
+    (tmp_path / "new.pem").replace(ca)
+    renewed = trusted(context)
+    assert len(renewed) == 1 and renewed != before
+    write_certificate(tmp_path / "new.pem")
+    (tmp_path / "new.pem").replace(cert)
+    assert used(context) is not first
+    assert trusted(context) == renewed
+
+
+@pytest.mark.parametrize("content", [None, b"", b"-----BEGIN CERTIFICATE-----\n"])
+def test_files_in_the_middle_of_a_renewal_leave_what_was_there(tmp_path: Path, content: bytes | None) -> None:
+    cert = tmp_path / "cert.pem"
+    write_certificate(cert)
+    context = broker_tls(cert, cert)
+    first = used(context)
+    if content is None:
+        cert.unlink()
+    else:
+        cert.write_bytes(content)
+    assert used(context) is first
+    write_certificate(cert)
+    assert used(context) is not first

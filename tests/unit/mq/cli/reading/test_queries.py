@@ -1,10 +1,16 @@
 """The queries of a topic for other engines: where the store is. What they read is in tests/integration/docs."""
 
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from braidmq import SegmentFile
 from mq.cli.failures import CommandFailed
 from mq.cli.reading.queries.engines import QUERIES, Engine
+from mq.cli.reading.queries.for_duckdb import HEADERS_ONCE
 from mq.cli.reading.queries.stored_topic import stored_topic
 
 KEY = "topics/t/segments/segment=3/00000000000000000000.parquet"
@@ -128,13 +134,13 @@ ATHENA = """\
 -- query the view topic_day_1_x. It knows what retention had removed when it was printed; print it again later.
 CREATE EXTERNAL TABLE IF NOT EXISTS `topic_day_1_x_files` (
     `_offset` bigint, `_timestamp` timestamp, `key` string, `value` binary, `event_time` timestamp,
-    `headers` map<string,binary>
+    `headers` map<string,binary>, `_ref` struct<uri:string,size:bigint,etag:string,sha256:string>
 )
 STORED AS PARQUET
 LOCATION 's3://b/p/topics/Day-1.x/segments/';
 
 CREATE OR REPLACE VIEW topic_day_1_x AS
-SELECT segment, "_offset", "_timestamp", key, value, event_time, headers
+SELECT segment, "_offset", "_timestamp", key, value, event_time, headers, "_ref"
 FROM (
     SELECT *, row_number() OVER (PARTITION BY segment, "_offset") AS copy
     FROM (
@@ -168,3 +174,12 @@ def test_athena_is_told_where_segments_start() -> None:
 def test_athena_reads_nothing_else(root: str, address: str | None, place: str) -> None:
     with pytest.raises(CommandFailed, match=f"Athena reads only Amazon S3, and topic 't' is at {place}"):
         query("athena", root, address)
+
+
+def test_headers_that_an_earlier_version_stored_twice_are_read_once(tmp_path: Path) -> None:
+    kind = pa.map_(pa.string(), pa.binary())
+    headers = [[("a", b"1"), ("b", b"2"), ("a", b"3")], None, [], [("a", b"1"), ("b", b"2")]]
+    pq.write_table(pa.table({"headers": pa.array(headers, kind)}), tmp_path / "old.parquet")
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT {HEADERS_ONCE} FROM '{tmp_path}/old.parquet'").fetchall()
+    assert [row for (row,) in found] == [{"a": b"3", "b": b"2"}, None, {}, {"a": b"1", "b": b"2"}]
