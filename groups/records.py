@@ -15,6 +15,10 @@ from filer.errors import CorruptFile
 SEPARATOR = "/"
 CHECKPOINT_KEY = "checkpoint"
 """The key of checkpoints, which are about no group: it has no separator."""
+AT_ONCE_MS = 1
+"""What rests until this time is handed out as soon as a record tells that it is exposed: it has been due for ever."""
+UNNAMED = -1
+"""Stands for the first offset of claims that are not known."""
 
 
 class Acked(NamedTuple):
@@ -36,7 +40,10 @@ class Released(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """That delivery is over without an ack. They rest until `due_ms`; 0: they may be handed out at once."""
+    """That delivery is over without an ack. They rest until `due_ms`.
+
+    0: they may have been handed out again from here on. Coordinators of earlier versions have written that.
+    """
 
     segment: int
     start: int
@@ -92,7 +99,8 @@ class Done(NamedTuple):
 class Leased(NamedTuple):
     """What is left of a claim at a handover, and for how long it is still valid (negative if it has run out).
 
-    `first` is the first offset of the claim as it was handed out: with the segment and the delivery, that names it.
+    `first` is the first offset of the claim as it was handed out: with the segment and the delivery, that names it. It
+    is `UNNAMED` for what a coordinator before may have handed out, by claims of which nobody knows.
     """
 
     segment: int
@@ -103,7 +111,11 @@ class Leased(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """The group begins at `start` in a segment; nothing from `horizon` on was ever handed out."""
+    """The group begins at `start` in a segment; nothing from `horizon` on was ever handed out.
+
+    Of what lies below it, that holds for all that rests by the same record. Coordinators of earlier versions have let
+    nothing rest but what was delayed.
+    """
 
     segment: int
     start: int

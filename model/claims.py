@@ -8,15 +8,21 @@ repeat acks whose answer was lost.
 A claim is known by its message and its *delivery*: the number of the hand-out as the coordinator counts. These records
 make that number unique, and never less than the truth:
 
-- `horizon`: no message at or above it was ever handed out;
-- `back`: this delivery of the message is over. Only then is the message handed out again, under the next number;
-- `rest`: the same, and it was not handed out since: it waits until it is due, or its key is free. `expose` ends that,
-  and comes before it is handed out. What was never handed out may rest too;
+- `look`: no message at or above it was ever handed out. What is below it rests;
+- `expose`: a message rests no more. It may be handed out from here on, and never before. It is written when somebody
+  claims the message, and the claim is answered after that;
+- `rest`: this delivery of the message is over. Only then is the message handed out again, under the next number. It
+  rests until then. What was exposed and handed out to nobody rests again by it, as if nothing had been;
 - `leases`: what runs when a coordinator hands over. It hands out nothing after that, and whoever follows writes `taken`
   before it hands out anything: leases that are the last record tell all there is.
 
-A coordinator that takes over from one that died knows of no lease. It takes all below the horizon for handed out, waits
-for as long as a lease may run, and writes `back`. All interleavings are explored. After every step these are checked:
+A coordinator that takes over from one that died knows of no lease. It takes all that is exposed for handed out, waits
+for as long as a lease may run, and writes `rest`, `spared`: such a delivery does not count when a message dies of too
+many. One that hands over before that time is up writes them down as `guessed`: the next one does the same.
+
+Coordinators of the version before are in some scenes. They write `horizon` and `back`, which are `look` and `rest` with
+which a message is exposed at once; so they may hand it out without a record. All interleavings are explored. After
+every step these are checked:
 
 - one ack of a message is accepted at most, and it is in the log when it is answered;
 - an ack that was accepted is accepted again when it is repeated, and the message is handed out no more;
@@ -24,7 +30,10 @@ for as long as a lease may run, and writes `back`. All interleavings are explore
 - no message is with two consumers whose leases both run, but for what a coordinator hands out whose log was sealed;
 - the delivery that a consumer is told is no less than the number of hand-outs;
 - a message of a key is not handed out before the one ahead of it is acked or dead;
-- a message is dead or acked, never both, and its dead letter is there once.
+- a message is dead or acked, never both, and its dead letter is there once;
+- a message dies only of deliveries that consumers have let end, and never of the end of a coordinator;
+- to a coordinator that takes over, what was not handed out is free, unless somebody was claiming it;
+- no more messages are with consumers than the group's limit.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -46,14 +55,17 @@ class Rules:
     `fences`: a record lands only while the log is not sealed. `answers_when_durable`: an ack is answered once its
     record has landed. `remembers_acks`: the log tells by which delivery a message was acked. `horizon_first`: only
     messages below the horizon are handed out. `records_ends`: a message is handed out again only once the end of the
-    delivery before is in the log. `exposes_first`: what rests is handed out only once the log tells that it may be.
-    `compares_deliveries`: an ack of another delivery than the last is refused.
-    `pending_blocks`: nobody decides about a message while a record about it is on its way. `waits_out_leases`: a
-    coordinator that knows of no leases waits for as long as one may run. `writes_leases`: one that hands over writes
-    them down. `stops_handing_out`: it hands out nothing after that. `marks_its_start`: a coordinator that knows leases
-    hands out nothing before the log tells that it has begun. `waits_for_the_key`: the next message of a key waits until
-    the ack of the one ahead is in the log. `intent_first`: that a message dies is in the log before its dead letter is
-    published. `same_sequence`: the dead letter has the same sequence whoever publishes it.
+    delivery before is in the log. `rests_until_claimed`: messages rest until somebody claims them. `exposes_first`:
+    what rests is handed out only once the log tells that it may be. `compares_deliveries`: an ack of another delivery
+    than the last is refused. `pending_blocks`: nobody decides about a message while a record about it is on its way.
+    `waits_out_leases`: a coordinator that knows of no leases waits for as long as one may run. `writes_leases`: one
+    that hands over writes them down. `stops_handing_out`: it hands out nothing after that. `marks_its_start`: a
+    coordinator that knows leases hands out nothing before the log tells that it has begun. `waits_for_the_key`: the
+    next message of a key waits until the ack of the one ahead is in the log. `intent_first`: that a message dies is in
+    the log before its dead letter is published. `same_sequence`: the dead letter has the same sequence whoever
+    publishes it. `spares_guessed`: a delivery that ends with its coordinator does not count. `marks_guessed`: one that
+    hands over tells such deliveries from leases that it knows. `counts_guessed`: what the coordinator before may have
+    handed out counts for the limit.
     """
 
     fences: bool = True
@@ -61,6 +73,7 @@ class Rules:
     remembers_acks: bool = True
     horizon_first: bool = True
     records_ends: bool = True
+    rests_until_claimed: bool = True
     exposes_first: bool = True
     compares_deliveries: bool = True
     pending_blocks: bool = True
@@ -71,6 +84,9 @@ class Rules:
     waits_for_the_key: bool = True
     intent_first: bool = True
     same_sequence: bool = True
+    spares_guessed: bool = True
+    marks_guessed: bool = True
+    counts_guessed: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,35 +94,43 @@ class Scene:
     """So many messages, of one key or none, are delivered so many times at most, until the clock stands at `ticks`.
 
     `claims`: how often consumers claim in all. `events`: how often a coordinator is killed, taken for dead, or told to
-    hand over. `rests`: a message that comes back rests before it is handed out again.
+    hand over. `goes_away`: or whoever claims goes away. `limit`: so many messages are with consumers at the most.
+    `old`: in these epochs, the coordinator is of the version before.
     """
 
     messages: int = 1
     claims: int = 2
     keyed: bool = False
-    rests: bool = False
     max_deliveries: int = 9
+    goes_away: bool = False
+    limit: int = 9
+    old: frozenset[int] = frozenset()
     ticks: int = 2
     events: int = 2
 
 
 class Lease(NamedTuple):
-    """A claim of one message. `excused`: the log of its coordinator was sealed when it was handed out."""
+    """A claim of one message. `excused`: the log of its coordinator was sealed when it was handed out.
+
+    `guessed`: the coordinator that wrote it down does not know whether anybody has it.
+    """
 
     message: int
     delivery: int
     until: int
     excused: bool = False
+    guessed: bool = False
 
 
 class Record(NamedTuple):
-    """A message of `__groups`: `what` is horizon, ack, back, rest, expose, dying, dead, leases or taken."""
+    """A message of `__groups`: `what` is look, horizon, ack, back, rest, expose, dying, dead, leases or taken."""
 
     what: str
     epoch: int
     message: int = -1
     delivery: int = 0
     leases: tuple[Lease, ...] = ()
+    spared: bool = False
 
 
 class Coordinator(NamedTuple):
@@ -130,7 +154,11 @@ class Coordinator(NamedTuple):
 
 
 class World(NamedTuple):
-    """The log and its coordinators, and what is true: leases that run, hand-outs, accepted acks, and dead letters."""
+    """The log and its coordinators, and what is true: leases that run, hand-outs, accepted acks, and dead letters.
+
+    `ended` are deliveries that a consumer has let end: it gave the message back, or its time was over. `asked` are
+    those that somebody was claiming.
+    """
 
     log: tuple[Record, ...] = ()
     coordinators: tuple[Coordinator, ...] = (Coordinator(0),)
@@ -139,6 +167,8 @@ class World(NamedTuple):
     handed_out: tuple[int, ...] = ()
     accepted: frozenset[tuple[int, int]] = frozenset()
     letters: frozenset[tuple[int, int]] = frozenset()
+    ended: frozenset[tuple[int, int]] = frozenset()
+    asked: frozenset[tuple[int, int]] = frozenset()
     broken: str = ""
 
 
@@ -167,11 +197,15 @@ Step = tuple[str, World, Actor]
 
 
 class Fold(NamedTuple):
-    """What records add up to: by message, the delivery that was acked, and the last one that is over; what rests."""
+    """What records add up to, by message: the delivery that was acked, the last one that is over, and what rests.
+
+    `spared` is how many deliveries do not count.
+    """
 
     horizon: int
     acked: dict[int, int]
     over: dict[int, int]
+    spared: dict[int, int]
     dying: frozenset[int]
     dead: frozenset[int]
     resting: frozenset[int]
@@ -188,16 +222,19 @@ class Fold(NamedTuple):
 @lru_cache(maxsize=100_000)
 def fold(records: tuple[Record, ...]) -> Fold:
     """Add up records, in the order of the log."""
-    horizon, acked, over = 0, dict[int, int](), dict[int, int]()
+    horizon, acked, over, spared = 0, dict[int, int](), dict[int, int](), dict[int, int]()
     dying, dead, resting = set[int](), set[int](), set[int]()
     for record in records:
         match record.what:
-            case "horizon":
+            case "look" | "horizon":
+                if record.what == "look":
+                    resting.update(range(horizon, record.message))
                 horizon = max(horizon, record.message)
             case "ack":
                 acked.setdefault(record.message, record.delivery)
             case "back" | "rest":
                 over[record.message] = max(over.get(record.message, 0), record.delivery)
+                spared[record.message] = spared.get(record.message, 0) + record.spared
                 if record.what == "rest":
                     resting.add(record.message)
             case "expose":
@@ -206,7 +243,7 @@ def fold(records: tuple[Record, ...]) -> Fold:
                 dying.add(record.message)
             case "dead":
                 dead.add(record.message)
-    return Fold(horizon, acked, over, frozenset(dying), frozenset(dead), frozenset(resting))
+    return Fold(horizon, acked, over, spared, frozenset(dying), frozenset(dead), frozenset(resting))
 
 
 def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator[Step]:
@@ -223,11 +260,11 @@ def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator
                 for what, after in _work(coordinator, world, rules, scene):
                     yield f"{name} {what}", after, actor
             case Fate() if actor.events:
-                for what, after in _befall(coordinator, world, rules):
+                for what, after in _befall(coordinator, world, rules, scene):
                     yield f"{name} {what}", after, Fate(actor.events - 1)
     if isinstance(actor, Fate):
         if actor.events and len(world.coordinators) < 3:
-            yield "another takes over", _take_over(world, rules), Fate(actor.events - 1)
+            yield "another takes over", _take_over(world, rules, scene), Fate(actor.events - 1)
         if world.now < scene.ticks:
             yield "time passes", world._replace(now=world.now + 1), actor
 
@@ -238,8 +275,10 @@ def _with(world: World, coordinator: Coordinator) -> World:
     return world._replace(coordinators=tuple(all_of_them))
 
 
-def _queued(coordinator: Coordinator, what: str, message: int, delivery: int = 0) -> Coordinator:
-    record = Record(what, coordinator.epoch, message, delivery)
+def _queued(
+    coordinator: Coordinator, what: str, message: int, delivery: int = 0, *, spared: bool = False
+) -> Coordinator:
+    record = Record(what, coordinator.epoch, message, delivery, spared=spared)
     return coordinator._replace(queue=(*coordinator.queue, record))
 
 
@@ -254,19 +293,43 @@ def _is_undecided(coordinator: Coordinator, message: int, rules: Rules) -> bool:
     return rules.pending_blocks and any(record.message == message for record in coordinator.queue)
 
 
-def _lease_of(coordinator: Coordinator, message: int, delivery: int) -> Lease | None:
+def _lease_of(coordinator: Coordinator, message: int, delivery: int, rules: Rules) -> Lease | None:
     """The lease that it knows: its own, or one that the coordinator before it wrote down."""
-    known = [*coordinator.leases]
-    if coordinator.clean and coordinator.inherited:
-        known += coordinator.view[coordinator.inherited - 1].leases
+    known = [*coordinator.leases, *(each for each in _inherited(coordinator) if not _is_guess(each, rules))]
     return next((lease for lease in known if lease[:2] == (message, delivery)), None)
 
 
-def _may_be_handed_out(coordinator: Coordinator, message: int) -> bool:
-    """Whether the coordinator before may have handed out the delivery that would be next."""
+def _inherited(coordinator: Coordinator) -> tuple[Lease, ...]:
+    is_told = coordinator.clean and coordinator.inherited
+    return coordinator.view[coordinator.inherited - 1].leases if is_told else ()
+
+
+def _is_guess(lease: Lease, rules: Rules) -> bool:
+    return lease.guessed and rules.marks_guessed
+
+
+def _guess_of(coordinator: Coordinator, message: int, rules: Rules) -> Lease | None:
+    """The delivery that would be next, if the coordinator before may have handed it out."""
+    delivery = fold(coordinator.view).over.get(message, 0) + 1
+    if coordinator.clean:
+        told = (each for each in _inherited(coordinator) if _is_guess(each, rules))
+        return next((lease for lease in told if lease[:2] == (message, delivery)), None)
     before = fold(coordinator.view[: coordinator.inherited])
-    over = fold(coordinator.view).over.get(message, 0)
-    return not coordinator.clean and before.is_exposed(message) and over == before.over.get(message, 0)
+    if not before.is_exposed(message) or delivery != before.over.get(message, 0) + 1:
+        return None
+    return Lease(message, delivery, coordinator.since + LEASE, guessed=True)
+
+
+def _held(coordinator: Coordinator, rules: Rules, scene: Scene) -> int:
+    """How many messages are with consumers as far as it knows, or will be."""
+    known = fold(coordinator.view)
+    return sum(
+        _is_undecided(coordinator, message, rules)
+        or _lease_of(coordinator, message, known.over.get(message, 0) + 1, rules) is not None
+        or (rules.counts_guessed and _guess_of(coordinator, message, rules) is not None)
+        for message in range(scene.messages)
+        if not known.is_done(message)
+    )
 
 
 def _has_begun(coordinator: Coordinator) -> bool:
@@ -282,10 +345,10 @@ def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: S
         not known.is_done(message)
         and (_has_begun(coordinator) or not rules.marks_its_start)
         and (message < known.horizon or not rules.horizon_first)
-        and (message not in known.resting or not rules.exposes_first)
         and not _is_undecided(coordinator, message, rules)
-        and _lease_of(coordinator, message, known.over.get(message, 0) + 1) is None
-        and not _may_be_handed_out(coordinator, message)
+        and _lease_of(coordinator, message, known.over.get(message, 0) + 1, rules) is None
+        and _guess_of(coordinator, message, rules) is None
+        and (scene.limit >= scene.messages or _held(coordinator, rules, scene) < scene.limit)
         and all(
             (known if rules.waits_for_the_key else queued).acked.get(before) or before in known.dead for before in ahead
         )
@@ -302,8 +365,16 @@ def _consume(
         return
     if consumers.claims:
         for message in range(scene.messages):
-            if _is_available(coordinator, message, rules, scene):
-                delivery = fold(coordinator.view).over.get(message, 0) + 1
+            if not _is_available(coordinator, message, rules, scene):
+                continue
+            known = fold(coordinator.view)
+            delivery = known.over.get(message, 0) + 1
+            is_exposed = message not in known.resting and (message < known.horizon or not rules.horizon_first)
+            if not is_exposed and coordinator.epoch not in scene.old and not coordinator.queue:
+                asked = world.asked | {(message, delivery)}
+                exposed = _with(world._replace(asked=asked), _queued(coordinator, "expose", message))
+                yield f"asks for {message}", exposed, consumers
+            if is_exposed or not rules.exposes_first:
                 held = Consumers(consumers.claims - 1, (*consumers.held, (message, delivery)))
                 yield f"claims {message}", _hand_out(coordinator, message, delivery, world, scene), held
     if coordinator.hands_over or len(coordinator.queue) > 1:
@@ -317,18 +388,33 @@ def _consume(
                 yield f"acks {message}", _ack(coordinator, message, delivery, world, rules), consumers
                 if delivery <= fold(coordinator.view).over.get(message, 0):
                     continue
-                over = "dying" if delivery >= scene.max_deliveries else _end_of(scene)
-                given_back = _with(world, _queued(coordinator, over, message, delivery))
-                given_back = given_back._replace(running=_without(world.running, message, delivery))
-                yield f"releases {message}", given_back, consumers
+                yield f"releases {message}", _release(coordinator, message, delivery, world, rules, scene), consumers
             case _:
                 told = _told(message, delivery, world, accepted=answer == "yes")
                 if told != world:
                     yield f"acks {message} and is told {answer}", told, consumers
 
 
-def _end_of(scene: Scene) -> str:
-    return "rest" if scene.rests else "back"
+def _release(coordinator: Coordinator, message: int, delivery: int, world: World, rules: Rules, scene: Scene) -> World:
+    told = world._replace(ended=world.ended | {(message, delivery)}, running=_without(world.running, message, delivery))
+    if _is_last(coordinator, message, delivery, scene):
+        return _given_up(coordinator, message, delivery, told, scene)
+    return _with(told, _queued(coordinator, _end_of(coordinator, rules, scene), message, delivery))
+
+
+def _end_of(coordinator: Coordinator, rules: Rules, scene: Scene) -> str:
+    return "rest" if rules.rests_until_claimed and coordinator.epoch not in scene.old else "back"
+
+
+def _is_last(coordinator: Coordinator, message: int, delivery: int, scene: Scene) -> bool:
+    return delivery - fold(coordinator.view).spared.get(message, 0) >= scene.max_deliveries
+
+
+def _given_up(coordinator: Coordinator, message: int, delivery: int, world: World, scene: Scene) -> World:
+    after = _with(world, _queued(coordinator, "dying", message, delivery))
+    ended = sum(each[0] == message for each in world.ended)
+    early = ended < scene.max_deliveries
+    return after._replace(broken="a message dies of the end of a coordinator") if early else after
 
 
 def _answer(coordinator: Coordinator, message: int, delivery: int, rules: Rules) -> str | None:
@@ -372,6 +458,9 @@ def _complaint_about(lease: Lease, hand_outs: int, world: World, scene: Scene) -
         return "a delivery is told as less than it is"
     if any(message == lease.message for message, _ in world.accepted):
         return "a message is handed out after its ack"
+    running = {each.message for each in world.running if each.until > world.now and not each.excused}
+    if sum(not true.is_done(message) for message in running | {lease.message}) > scene.limit:
+        return "more messages are with consumers than the limit"
     return ""
 
 
@@ -411,11 +500,13 @@ def _work(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) ->
     if coordinator.hands_over or len(coordinator.queue) > 1:
         return
     known = fold(coordinator.view)
-    if known.horizon < scene.messages and not any(record.what == "horizon" for record in coordinator.queue):
-        yield "raises the horizon", _with(world, _queued(coordinator, "horizon", known.horizon + 1))
+    is_old = coordinator.epoch in scene.old
+    look = "look" if rules.rests_until_claimed and not is_old else "horizon"
+    if known.horizon < scene.messages and not any(record.what == look for record in coordinator.queue):
+        yield "raises the horizon", _with(world, _queued(coordinator, look, known.horizon + 1))
     if not _has_begun(coordinator) and not coordinator.queue:
         yield "begins", _with(world, _queued(coordinator, "taken", -1))
-    for message in sorted(known.resting):
+    for message in sorted(known.resting) if is_old else ():
         if not known.is_done(message) and not _is_undecided(coordinator, message, rules):
             yield f"exposes {message}", _with(world, _queued(coordinator, "expose", message))
     for message in range(scene.messages):
@@ -455,26 +546,26 @@ def _end(
     delivery = known.over.get(message, 0) + 1
     if known.is_done(message) or _is_undecided(coordinator, message, rules):
         return
-    lease = _lease_of(coordinator, message, delivery)
-    if lease is not None:
-        is_over = lease.until <= world.now
-    else:
-        waited = world.now >= coordinator.since + LEASE or not rules.waits_out_leases
-        is_over = waited and _may_be_handed_out(coordinator, message)
-    if not is_over:
+    lease, guess = _lease_of(coordinator, message, delivery, rules), _guess_of(coordinator, message, rules)
+    either = lease or guess
+    if either is None or (either.until > world.now and (rules.waits_out_leases or lease is not None)):
         return
-    if delivery >= scene.max_deliveries:
+    if lease is not None and not lease.guessed:
+        world = world._replace(ended=world.ended | {(message, delivery)})
+    spared = lease is None and rules.spares_guessed and coordinator.epoch not in scene.old
+    if not spared and _is_last(coordinator, message, delivery, scene):
         if rules.intent_first:
-            yield "gives up", _with(world, _queued(coordinator, "dying", message, delivery))
+            yield "gives up", _given_up(coordinator, message, delivery, world, scene)
         elif message in coordinator.published:
             yield "has buried", _with(world, _queued(coordinator, "dead", message))
         else:
             yield "publishes the dead letter of", _publish_letter(coordinator, message, world, rules)
-    elif rules.records_ends:
-        yield "takes back", _with(world, _queued(coordinator, _end_of(scene), message, delivery))
+        return
+    over = Record(_end_of(coordinator, rules, scene), coordinator.epoch, message, delivery, spared=spared)
+    if rules.records_ends:
+        yield "takes back", _with(world, coordinator._replace(queue=(*coordinator.queue, over)))
     else:
-        back = Record(_end_of(scene), coordinator.epoch, message, delivery)
-        yield "takes back", _with(world, coordinator._replace(view=(*coordinator.view, back)))
+        yield "takes back", _with(world, coordinator._replace(view=(*coordinator.view, over)))
 
 
 def _publish_letter(coordinator: Coordinator, message: int, world: World, rules: Rules) -> World:
@@ -487,15 +578,23 @@ def _publish_letter(coordinator: Coordinator, message: int, world: World, rules:
 # -- what befalls them -------------------------------------------------------------------------------------
 
 
-def _befall(coordinator: Coordinator, world: World, rules: Rules) -> Iterator[tuple[str, World]]:
+def _befall(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) -> Iterator[tuple[str, World]]:
     yield "is killed", _with(world, coordinator._replace(lives=False, queue=(), landed=None))
     if not coordinator.queue and not coordinator.hands_over:
-        written = tuple(_written_down(coordinator)) if rules.writes_leases else ()
+        written = tuple(_written_down(coordinator, rules)) if rules.writes_leases else ()
         record = Record("leases", coordinator.epoch, leases=written)
         yield "hands over", _with(world, coordinator._replace(hands_over=True, queue=(record,)))
+    if not scene.goes_away or coordinator.hands_over or coordinator.queue:
+        return
+    known = fold(coordinator.view)
+    for message in range(scene.messages):
+        if known.is_exposed(message) and _is_available(coordinator, message, rules, scene):
+            # Whoever has asked is gone. So it was not handed out: it rests again.
+            over = known.over.get(message, 0)
+            yield f"withdraws {message}", _with(world, _queued(coordinator, "rest", message, over))
 
 
-def _written_down(coordinator: Coordinator) -> Iterator[Lease]:
+def _written_down(coordinator: Coordinator, rules: Rules) -> Iterator[Lease]:
     """Leases for the next coordinator: those that have run out too, since a delivery is over once that is in the log.
 
     What the one before may have handed out counts as leased, for as long as that may run.
@@ -503,21 +602,37 @@ def _written_down(coordinator: Coordinator) -> Iterator[Lease]:
     known = fold(coordinator.view)
     for message in range(known.horizon):
         delivery = known.over.get(message, 0) + 1
-        lease = _lease_of(coordinator, message, delivery)
-        if lease is None and _may_be_handed_out(coordinator, message):
-            lease = Lease(message, delivery, coordinator.since + LEASE)
+        lease = _lease_of(coordinator, message, delivery, rules) or _guess_of(coordinator, message, rules)
         if lease is not None and not known.is_done(message):
             yield lease
 
 
-def _take_over(world: World, rules: Rules) -> World:
+def _take_over(world: World, rules: Rules, scene: Scene) -> World:
     """Another seals the log at its end, and begins with what is in it."""
     epoch = len(world.coordinators)
     last = world.log[-1] if world.log else None
     # No record, no horizon: nothing was handed out.
     clean = last is None or last.what == "leases"
     taken = Coordinator(epoch, world.now, len(world.log), clean, view=world.log)
-    return world._replace(coordinators=(*world.coordinators, taken))
+    after = world._replace(coordinators=(*world.coordinators, taken))
+    waits = any(_waits_in_vain(taken, message, world, rules, scene) for message in range(scene.messages))
+    return after._replace(broken="what was never handed out is withheld") if waits else after
+
+
+def _waits_in_vain(coordinator: Coordinator, message: int, world: World, rules: Rules, scene: Scene) -> bool:
+    """Whether a message is taken for handed out that nobody has claimed, by what this version has written."""
+    guess = _guess_of(coordinator, message, rules)
+    if guess is None or guess[:2] in world.asked or fold(world.log).is_done(message):
+        return False
+    exposed = [_exposed_for(world.log[:count], message) for count in range(len(world.log) + 1)]
+    last = max(count for count in range(1, len(exposed)) if exposed[count] != exposed[count - 1])
+    return world.log[last - 1].epoch not in scene.old
+
+
+def _exposed_for(records: tuple[Record, ...], message: int) -> int | None:
+    """As which delivery a message may be handed out; None if it may not."""
+    known = fold(records)
+    return known.over.get(message, 0) + 1 if known.is_exposed(message) else None
 
 
 # -- promises ----------------------------------------------------------------------------------------------

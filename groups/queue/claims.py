@@ -5,7 +5,7 @@ and is answered, once the record is stored; until then nobody decides about the 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -18,6 +18,8 @@ from groups.queue.leases import Claim, Leases
 from groups.queue.progress import QueueProgress, SegmentProgress
 from groups.queue.recent_decisions import RecentDecisions
 from groups.records import (
+    AT_ONCE_MS,
+    UNNAMED,
     Acked,
     Done,
     Dying,
@@ -87,30 +89,38 @@ class Grant(NamedTuple):
         return Claim(self.segment, self.start if self.first is None else self.first, self.delivery)
 
 
+class Aside(NamedTuple):
+    """Messages, as ranges by segment, that are handed out once the record which exposes them is stored."""
+
+    ranges: list[tuple[int, list[tuple[int, int]]]]
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are."""
+        return sum(stop - start for _, ranges in self.ranges for start, stop in ranges)
+
+
 @dataclass(slots=True)
 class _Live:
     """A segment in the coordinator's memory, beside its progress.
 
-    `ready` may be handed out again at once, `fresh` for the first time. `unknown` may have been handed out by the
-    coordinator before. `undecided`: a record about them is on its way.
+    `again` and `fresh` rest, and wait only for somebody to claim them: `again` was delivered before, `fresh` was not.
+    `reserve` is exposed on record and with nobody: it may be handed out at once. `unknown` is exposed, and may have
+    been handed out by the coordinator before. `undecided`: a record about them is on its way. Everything below
+    `reached` was looked at; its record may be on its way as well.
     """
 
-    ready: OffsetSet = field(default_factory=OffsetSet)
+    reached: int
+    again: OffsetSet = field(default_factory=OffsetSet)
     fresh: OffsetSet = field(default_factory=OffsetSet)
+    reserve: OffsetSet = field(default_factory=OffsetSet)
     unknown: OffsetSet = field(default_factory=OffsetSet)
     undecided: OffsetSet = field(default_factory=OffsetSet)
 
-
-_Lease = Callable[[int, Sequence[tuple[int, int]], int], list[Grant]]
-"""Leases these ranges of a segment until then."""
-
-
-class _Joining(NamedTuple):
-    """Messages from `offset` on, by their keys, which are to join the lines of these."""
-
-    segment: int
-    offset: int
-    keys: Sequence[bytes | str | None]
+    @property
+    def sets(self) -> tuple[OffsetSet, ...]:
+        """All about which somebody may decide, and that nobody has leased from this coordinator."""
+        return self.again, self.fresh, self.reserve, self.unknown
 
 
 class QueueClaims:
@@ -123,8 +133,8 @@ class QueueClaims:
     def __init__(self, progress: QueueProgress, *, now_ms: int) -> None:
         """Begin with what the records tell.
 
-        If the last of them are the leases of a handover, they tell all there is. Otherwise everything below the horizon
-        that does not rest may be with a consumer: nobody gets it before the longest lease has run out.
+        If the last of them are the leases of a handover, they tell all there is. Otherwise everything that is exposed
+        may be with a consumer: nobody gets it before the longest lease has run out. What rests is with nobody.
         """
         self.progress = progress
         self.leases = Leases()
@@ -135,28 +145,34 @@ class QueueClaims:
         self._next_sequence = progress.next_sequence
         self._newest_segment = max(progress.segments, default=-1)
         self._waits_until_ms: int | None = None
+        # What rests after a delivery, and is set aside by the next record.
+        self._again_aside_count = 0
         clean = progress.leases is not None
-        for leased in progress.leases or ():
-            claim = Claim(leased.segment, leased.first, leased.delivery)
-            self.leases.add(claim, leased.ranges, now_ms + max(leased.left_ms, 0))
         for segment, each in progress.segments.items():
-            live = self._live[segment] = _Live()
-            exposed = each.exposed()
-            for start, stop in self.leases.ranges(segment):
-                exposed.remove(start, stop)
+            live = self._live[segment] = _Live(each.horizon, OffsetSet(each.free_again), OffsetSet(each.free_fresh))
             if clean:
-                live.ready = exposed
+                live.reserve = each.exposed()
             else:
-                live.unknown = exposed
-        if any(live.unknown for live in self._live.values()):
+                live.unknown = each.exposed()
+        self._take_over_leases(progress.leases or (), now_ms)
+        if not clean and any(live.unknown for live in self._live.values()):
             self._waits_until_ms = now_ms + progress.longest_lease_ms
-        # Messages whose keys are known, and whose record is not taken, or not stored.
-        self._joining: list[_Joining] = []
-        self._joined: list[_Joining] = []
         self._lines = KeyLines() if progress.settings.order == "key" else None
         self.fresh_part = 1.0
         """Which part of the messages below the last horizon could be handed out at once, in the order of keys."""
         self.must_learn = self._lines is not None and any(each.unfinished() for each in progress.segments.values())
+
+    def _take_over_leases(self, leases: Iterable[Leased], now_ms: int) -> None:
+        """They run on. Those that have no name are not known to the coordinator that has written them either."""
+        for leased in leases:
+            live, until_ms = self._live.get(leased.segment), now_ms + max(leased.left_ms, 0)
+            if live is not None:
+                live.reserve.remove_all(leased.ranges)
+            if leased.first != UNNAMED or live is None:
+                self.leases.add(Claim(leased.segment, leased.first, leased.delivery), leased.ranges, until_ms)
+                continue
+            live.unknown.add_all(leased.ranges)
+            self._waits_until_ms = max(until_ms, self._waits_until_ms or until_ms)
 
     @property
     def keeps_order(self) -> bool:
@@ -171,21 +187,16 @@ class QueueClaims:
         return [(segment, *each) for segment, progress in segments for each in progress.unfinished().ranges()]
 
     def line_up(self, segment: int, offset: int, keys: Sequence[bytes | str | None]) -> None:
-        """The keys of the messages from `offset` on, in a group that keeps the order of keys.
-
-        Those below a horizon that is to be raised join the lines once that is stored: before, nobody may be next.
-        """
+        """The keys of the messages from `offset` on, in a group that keeps the order of keys: they join the lines."""
         if self._lines is None:
             return
-        if not self.must_learn:
-            self._joining.append(_Joining(segment, offset, keys))
-            return
         live = self._live[segment]
-        exposed = OffsetSet([*live.unknown.ranges(), *live.ready.ranges()])
+        stop = offset + len(keys)
+        waiting = OffsetSet(each for offsets in live.sets for each in offsets.within(offset, stop))
         # Of each key, another coordinator may have handed out only the first of its line.
-        aside = self._lines.add(segment, offset, keys, exposed)
-        live.unknown.remove_all(aside)
-        live.ready.remove_all(aside)
+        aside = self._lines.add(segment, offset, keys, waiting)
+        for offsets in live.sets:
+            offsets.remove_all(aside)
 
     def learned(self) -> None:
         """All keys are learned."""
@@ -194,11 +205,25 @@ class QueueClaims:
     # -- what there is -------------------------------------------------------------------------------------
 
     @property
-    def in_flight(self) -> int:
-        """How many messages were handed out and are not done, as far as that is known. Some of them may rest."""
-        waiting = sum(len(live.ready) + len(live.unknown) + len(live.undecided) for live in self._live.values())
-        resting = sum(len(offsets) for each in self.progress.segments.values() for offsets in each.resting.values())
-        return self.leases.count + waiting + resting
+    def _held_count(self) -> int:
+        """How many messages are with consumers, as far as that is known, or have a record about them on its way."""
+        return self.leases.count + sum(len(live.unknown) + len(live.undecided) for live in self._live.values())
+
+    @property
+    def undone_count(self) -> int:
+        """How many messages were handed out, or are about to be, and are not done. Some of them may rest."""
+        resting = sum(each.resting_count for each in self.progress.segments.values())
+        return self._held_count + self.reserve_count + resting - self._again_aside_count
+
+    @property
+    def room(self) -> int:
+        """How many messages more may be with consumers."""
+        return max(self.progress.settings.max_in_flight - self._held_count, 0)
+
+    @property
+    def _fresh_room(self) -> int:
+        """How many messages may be handed out for the first time: none while too many are not done."""
+        return max(self.progress.settings.max_in_flight - self.undone_count, 0)
 
     def running(self, now_ms: int) -> dict[str, int]:
         """The messages that were handed out and whose leases run, by consumer: what `in_flight` of the group tells.
@@ -222,17 +247,24 @@ class QueueClaims:
     def has_room(self) -> bool:
         """Whether new messages may be handed out."""
         looks_on = self._lines is None or self._lines.has_room
-        return looks_on and self.in_flight < self.progress.settings.max_in_flight
+        return looks_on and self._fresh_room > 0
 
     @property
-    def ready_count(self) -> int:
-        """How many messages may be handed out again at once."""
-        return sum(len(live.ready) for live in self._live.values())
+    def reserve_count(self) -> int:
+        """How many messages are exposed on record, and with nobody."""
+        return sum(len(live.reserve) for live in self._live.values())
 
     @property
     def fresh_count(self) -> int:
-        """How many messages may be handed out for the first time at once."""
+        """How many messages wait to be handed out for the first time."""
         return sum(len(live.fresh) for live in self._live.values())
+
+    @property
+    def available_count(self) -> int:
+        """How many messages may be handed out at once, or with the next record."""
+        again = sum(len(live.again) for live in self._live.values())
+        reserve = self.reserve_count
+        return min(again + reserve + min(self.fresh_count, self._fresh_room), self.room)
 
     def next_event(self, now_ms: int, wall_ms: int) -> int | None:
         """The ms from now until `tick` may have something to do; None if time alone changes nothing."""
@@ -244,32 +276,76 @@ class QueueClaims:
 
     # -- handing out ---------------------------------------------------------------------------------------
 
-    def hand_out(self, most: int, until_ms: int, *, scattered: bool = False, consumer: str = "") -> list[Grant]:
-        """Lease messages to a consumer, `most` at the most: first what was given back or has run out, the oldest first.
+    def set_aside(self, most: int) -> Aside:
+        """Have the next record expose messages, `most` at the most: first what was delivered before.
 
-        What was never delivered comes only as far as `max_in_flight` allows. In the order of keys, a message comes only
-        if all that stand ahead of it are done, or come with it. If they may be `scattered`, those of a segment that are
-        handed out for as many times are one claim, also where others lie between them.
+        They are handed out by `lease`, or `put_back`, once it is stored. No more are with consumers at a time than
+        `max_in_flight`, and nothing comes for the first time while so many are not done. In the order of keys, a
+        message comes only if all that stand ahead of it are done, or come with it.
         """
         gone = Counter[int]()
-        lease = partial(self._lease_scattered if scattered else self._lease_each, consumer=consumer)
-        grants = self._lease_from("ready", most, until_ms, gone, lease)
-        most -= sum(grant.stop - grant.start for grant in grants)
-        room = self.progress.settings.max_in_flight - self.in_flight
-        return grants + self._lease_from("fresh", min(most, room), until_ms, gone, lease)
+        most = min(most, self.room)
+        # What is exposed is never more than what may be with consumers, also to whoever comes next.
+        again = self._take_from("again", min(most, self.room - self.reserve_count), gone)
+        reserve = self._take_from("reserve", most - again.message_count, gone)
+        self._again_aside_count += again.message_count
+        for segment, ranges in (*again.ranges, *reserve.ranges):
+            self._expose(segment, ranges)
+        fresh = self._take_from(
+            "fresh", min(most - again.message_count - reserve.message_count, self._fresh_room), gone
+        )
+        for segment, ranges in fresh.ranges:
+            self._expose(segment, ranges)
+        return Aside(again.ranges + reserve.ranges + fresh.ranges)
 
-    def _lease_from(
-        self, which: Literal["ready", "fresh"], most: int, until_ms: int, gone: "Counter[int]", lease: "_Lease"
-    ) -> list[Grant]:
-        grants: list[Grant] = []
+    def _expose(self, segment: int, ranges: Sequence[tuple[int, int]]) -> None:
+        self._news.exposed.extend(Exposed(segment, start, stop) for start, stop in ranges)
+        self._live[segment].undecided.add_all(ranges)
+
+    def hand_out(self, most: int, until_ms: int, *, scattered: bool = False, consumer: str = "") -> list[Grant]:
+        """Lease messages of the reserve to a consumer at once, `most` at the most. Otherwise as `set_aside`."""
+        aside = self._take_from("reserve", min(most, self.room), Counter[int]())
+        return self.lease(aside, until_ms, scattered=scattered, consumer=consumer)
+
+    def lease(self, aside: Aside, until_ms: int, *, scattered: bool = False, consumer: str = "") -> list[Grant]:
+        """Lease messages to a consumer, now that the record is stored which exposes them.
+
+        If they may be `scattered`, those of a segment that are handed out for as many times are one claim, also where
+        others lie between them.
+        """
+        lease = partial(self._lease_scattered if scattered else self._lease_each, consumer=consumer)
+        return [grant for segment, ranges in aside.ranges for grant in lease(segment, ranges, until_ms)]
+
+    def put_back(self, aside: Aside) -> None:
+        """Whoever has asked for them is gone: they are exposed on record, and with nobody."""
+        for segment, ranges in aside.ranges:
+            self._live[segment].reserve.add_all(ranges)
+
+    def withdraw(self) -> None:
+        """Have the reserve rest again, once that is stored: it was not handed out, whoever comes next.
+
+        Until then nobody gets it. Stopped before it is stored, the next coordinator takes it for handed out.
+        """
+        for segment, live in self._live.items():
+            for start, stop in live.reserve.ranges():
+                for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
+                    if over:
+                        self._news.ended.append(Ended(segment, first, behind, over, AT_ONCE_MS))
+                    else:
+                        self._news.rested.append(Rested(segment, first, behind, AT_ONCE_MS))
+                    self._decide(segment, first, behind)
+
+    def _take_from(self, which: Literal["again", "reserve", "fresh"], most: int, gone: "Counter[int]") -> Aside:
+        aside = Aside([])
         for segment in sorted(self._live):
             if most <= 0:
                 break
             offsets: OffsetSet = getattr(self._live[segment], which)
             taken = offsets.take(most) if self._lines is None else self._in_order(segment, offsets, most, gone)
-            grants += lease(segment, taken, until_ms)
-            most -= sum(stop - start for start, stop in taken)
-        return grants
+            if taken:
+                aside.ranges.append((segment, taken))
+                most -= sum(stop - start for start, stop in taken)
+        return aside
 
     def _in_order(self, segment: int, offsets: OffsetSet, most: int, gone: "Counter[int]") -> list[tuple[int, int]]:
         """Take up to `most` messages that are next of their keys. Those that are not wait aside."""
@@ -323,7 +399,7 @@ class QueueClaims:
     def take_back(self, grant: Grant, start: int) -> None:
         """Nobody has seen what lies from `start` on, so it was not handed out: the next to get it has that delivery."""
         for first, behind in self.leases.take(grant.claim, start, grant.stop):
-            self._live[grant.segment].ready.add(first, behind)
+            self._live[grant.segment].reserve.add(first, behind)
 
     def lose(self, grant: Grant, start: int, stop: int) -> None:
         """Messages that were to be handed out are gone: retention or a repair has removed them."""
@@ -344,22 +420,21 @@ class QueueClaims:
         skipped: Sequence[Done] = (),
         passed: Sequence[Done] = (),
     ) -> None:
-        """Have messages below `horizon` handed out once that is stored, but for what rests, has expired or is gone.
+        """Have messages below `horizon` wait for a claim, but for what is delayed, has expired or is gone.
 
         `start` is where the group begins in the segment, if it is new to it. What is `passed` is of other members of a
         topic group: it is done with the horizon, and there is nothing to decide about it, since nobody gets a claim.
         """
-        self._live.setdefault(segment, _Live())
+        live = self._live.setdefault(segment, _Live(start))
         self._newest_segment = max(self._newest_segment, segment)
         self._news.reached.append(Reached(segment, start, horizon))
-        for rest in rested:
-            self._news.rested.append(rest)
-            self._decide(segment, rest.start, rest.stop)
+        self._news.rested.extend(rested)
         self._news.expired.extend(expired)
         self._news.skipped.extend(skipped)
         self._news.passed.extend(passed)
-        for each in (*expired, *skipped):
-            self._decide(segment, each.start, each.stop)
+        live.fresh.add(live.reached, horizon)
+        live.reached = max(live.reached, horizon)
+        live.fresh.remove_all((each[1], each[2]) for each in (*rested, *expired, *skipped, *passed))
 
     def leave(self, segment: int) -> None:
         """The segment is sealed, and handed out to its end."""
@@ -383,8 +458,6 @@ class QueueClaims:
             return [outcome for start, stop in ranges for outcome in self.ack(claim, start, stop)]
         live = self._live[claim.segment]
         live.undecided.add_all(ranges)
-        for offsets in (live.unknown, live.ready, live.fresh):
-            offsets.remove_all(ranges)
         self._news.acked.extend(Acked(claim.segment, start, stop, claim.delivery) for start, stop in ranges)
         return [Outcome(start, stop, Verdict.LATER) for start, stop in ranges]
 
@@ -469,23 +542,20 @@ class QueueClaims:
             self._waits_until_ms = None
             self._end_unknown(wall_ms)
         for segment, progress in self.progress.segments.items():
-            for due_ms in [each for each in progress.dues() if each <= wall_ms]:
-                self._expose(segment, progress.due_at(due_ms))
+            if any(due_ms <= wall_ms for due_ms in progress.dues()):
+                for due_ms in [each for each in progress.dues() if each <= wall_ms]:
+                    self._live[segment].again.add_all(progress.resting_until(due_ms))
+                    self._live[segment].fresh.add_all(progress.delayed_until(due_ms))
+                progress.come_due(wall_ms)
 
     def _end_unknown(self, wall_ms: int) -> None:
-        """The leases of the coordinator before have run out, whatever they were."""
+        """The leases of the coordinator before have run out, whatever they were: that counts against no message."""
         for segment, live in self._live.items():
             unknown, live.unknown = live.unknown, OffsetSet()
             for start, stop in unknown.ranges():
                 for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
                     self._decide(segment, first, behind)
-                    self._end(segment, first, behind, over + 1, GivingBack(COORDINATOR_GONE), due_ms=0)
-
-    def _expose(self, segment: int, ranges: Sequence[tuple[int, int]]) -> None:
-        for start, stop in ranges:
-            for first, behind in self._live[segment].undecided.without(start, stop):
-                self._news.exposed.append(Exposed(segment, first, behind))
-                self._decide(segment, first, behind)
+                    self._end(segment, first, behind, over + 1, GivingBack(COORDINATOR_GONE, untouched=True), due_ms=0)
 
     def _end_by_time(self, segment: int, start: int, stop: int, delivery: int, wall_ms: int, reason: str) -> None:
         self._decide(segment, start, stop)
@@ -494,6 +564,7 @@ class QueueClaims:
 
     def _end(self, segment: int, start: int, stop: int, delivery: int, why: GivingBack, *, due_ms: int) -> None:
         """Have the next record tell that a delivery is over, or that the messages are given up."""
+        due_ms = due_ms or AT_ONCE_MS
         if why.untouched:
             self._news.untouched.append(Untouched(segment, start, stop))
             self._news.ended.append(Ended(segment, start, stop, delivery, due_ms))
@@ -537,19 +608,50 @@ class QueueClaims:
             raise RuntimeError("the record before is not stored yet")
         self._is_storing = True
         news, self._news = self._news, Progress(at=0)
-        self._joined, self._joining = self._joining, []
+        self._have_rest(news)
         return replace(news, at=wall_ms)
+
+    def _have_rest(self, news: Progress) -> None:
+        """Have everything rest that lies below the new horizons, and which the same record does not expose."""
+        looked_at: dict[int, OffsetSet] = {}
+        for segment, start, horizon in news.reached:
+            known = self.progress.segments.get(segment)
+            looked_at.setdefault(segment, OffsetSet()).add(start if known is None else known.horizon, horizon)
+        if not looked_at:
+            return
+        count = sum(map(len, looked_at.values()))
+        parked = {} if self._lines is None else self._lines.parked
+        could_not_go = sum(
+            behind - first
+            for segment, offsets in looked_at.items()
+            for start, stop in offsets.ranges()
+            for first, behind in parked.get(segment, OffsetSet()).within(start, stop)
+        )
+        parts = (news.rested, news.expired, news.skipped, news.passed)
+        for segment, ranges in by_segment((each[0], each[1], each[2]) for part in parts for each in part).items():
+            if segment in looked_at:
+                looked_at[segment].remove_all(ranges)
+        if self._lines is not None and count:
+            self.fresh_part = (sum(map(len, looked_at.values())) - could_not_go) / count
+        for segment, ranges in by_segment(news.exposed).items():
+            if segment in looked_at:
+                looked_at[segment].remove_all(ranges)
+        for segment, offsets in looked_at.items():
+            news.rested.extend(Rested(segment, *each, AT_ONCE_MS) for each in offsets.ranges())
 
     def stored(self, news: Progress) -> None:
         """The record is stored. From here on its decisions count, and its messages can be decided about again."""
         self._is_storing = False
-        self._freshen(news)
+        self._again_aside_count = 0
+        for segment, start, stop, due_ms in news.rested:
+            known = self.progress.segments.get(segment)
+            if due_ms == AT_ONCE_MS and known is not None and start < known.horizon:
+                # It was withdrawn. What is new waits to be claimed already.
+                self._live[segment].fresh.add(start, stop)
         self.progress.apply(news)
         for ended in news.ended:
-            if not ended.due_ms:
-                self._live[ended.segment].ready.add(ended.start, ended.stop)
-        for exposed in news.exposed:
-            self._live[exposed.segment].ready.add(exposed.start, exposed.stop)
+            if ended.due_ms == AT_ONCE_MS:
+                self._live[ended.segment].again.add(ended.start, ended.stop)
         for segment, ranges in by_segment(news.decided()).items():
             self._live[segment].undecided.remove_all(ranges)
         if self._lines is not None:
@@ -562,30 +664,20 @@ class QueueClaims:
         """Whoever stood behind messages that are done may be next: only now, since only now they are."""
         done = ((each[0], each[1], each[2]) for each in (*news.acked, *news.dead, *news.expired, *news.skipped))
         for segment, following in lines.done(done).items():
-            self._live[segment].ready.add_all(following)
+            self._free(segment, following)
 
-    def _freshen(self, news: Progress) -> None:
-        """Have what lies below the new horizons, and neither rests nor has expired, handed out from here on."""
-        fresh: dict[int, OffsetSet] = {}
-        for segment, start, horizon in news.reached:
-            known = self.progress.segments.get(segment)
-            begin = start if known is None else known.horizon
-            fresh.setdefault(segment, OffsetSet()).add(begin, horizon)
-        looked_at = sum(map(len, fresh.values()))
-        for segment, start, stop in [each[:3] for each in (*news.rested, *news.expired, *news.skipped)]:
-            if segment in fresh:
-                fresh[segment].remove(start, stop)
-        for segment, ranges in by_segment(news.passed).items():
-            if segment in fresh:
-                fresh[segment].remove_all(ranges)
-        for segment, offset, keys in self._joined:
-            if self._lines is not None:
-                fresh[segment].remove_all(self._lines.add(segment, offset, keys, fresh[segment]))
-        self._joined = []
-        if self._lines is not None and looked_at:
-            self.fresh_part = sum(map(len, fresh.values())) / looked_at
-        for segment, offsets in fresh.items():
-            self._live[segment].fresh.add_all(offsets.ranges())
+    def _free(self, segment: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have these, who have stood behind others, handed out: as records tell, or will, whether they rest."""
+        live, known = self._live[segment], self.progress.segments.get(segment)
+        begin = 0 if known is None else known.horizon
+        again = [] if known is None else known.free_again
+        fresh = [(begin, ranges[-1][1])] if known is None else [*known.free_fresh, (begin, ranges[-1][1])]
+        left = OffsetSet(ranges)
+        for offsets, those in ((live.again, again), (live.fresh, fresh)):
+            found = [each for start, stop in those for each in left.within(start, stop)]
+            offsets.add_all(found)
+            left.remove_all(found)
+        live.reserve.add_all(left.ranges())
 
     def written_down(self, now_ms: int) -> list[Leased]:
         """Everything handed out that is not over, for a coordinator to which this one hands over.
@@ -597,14 +689,14 @@ class QueueClaims:
         for segment, live in self._live.items():
             for start, stop in live.unknown.ranges():
                 for first, behind, over in self.progress.segments[segment].pieces_by_delivery(start, stop):
-                    found.append(Leased(segment, first, over + 1, left_ms, [(first, behind)]))
+                    found.append(Leased(segment, UNNAMED, over + 1, left_ms, [(first, behind)]))
         return found
 
     def _decide(self, segment: int, start: int, stop: int) -> None:
         """Until the next record is stored, nobody else decides about these."""
         live = self._live[segment]
         live.undecided.add(start, stop)
-        for offsets in (live.unknown, live.ready, live.fresh):
+        for offsets in live.sets:
             offsets.remove(start, stop)
 
 

@@ -8,6 +8,7 @@ from groups.offset_set import OffsetSet
 from groups.queue.recent_decisions import RecentDecisions
 from groups.queue.redrives import Redrives
 from groups.records import (
+    AT_ONCE_MS,
     Acked,
     Dying,
     Ended,
@@ -33,10 +34,12 @@ from groups.settings import GroupSettings, recorded_settings
 class SegmentProgress:
     """How far a group is in one segment.
 
-    `[start, horizon)` may have been handed out, but for what rests. `done` is acked, dead or expired. `dying` is given
-    up, and its dead letters may not be stored. `over` has what is not done by the last delivery that is over; what was
-    never delivered is in none. `untouched` has it by the number of deliveries that do not count. `resting` has what
-    rests after a delivery by the time at which it is due, `delayed` what rests before the first.
+    `[start, horizon)` was looked at. Of that, what rests was not handed out since its last delivery was over: it is
+    exposed before it is handed out, by a record. `resting` has what rests after a delivery by the time at which it is
+    due, `delayed` what rests before the first; what waits only for somebody to claim it is due at `AT_ONCE_MS`. `done`
+    is acked, dead or expired. `dying` is given up, and its dead letters may not be stored. `over` has what is not done
+    by the last delivery that is over; what was never delivered is in none. `untouched` has it by the number of
+    deliveries that do not count.
     """
 
     start: int
@@ -64,13 +67,41 @@ class SegmentProgress:
             self.untouched.setdefault(number + 1, OffsetSet()).add(first, behind)
 
     def dues(self) -> set[int]:
-        """The times at which something that rests is due."""
-        return self.resting.keys() | self.delayed.keys()
+        """The times at which something that rests is due. What is due at once is not part of it."""
+        return (self.resting.keys() | self.delayed.keys()) - {AT_ONCE_MS}
+
+    def come_due(self, wall_ms: int) -> None:
+        """Have all that is due by now wait only for somebody to claim it."""
+        for sets in (self.resting, self.delayed):
+            for due_ms in [each for each in sets if AT_ONCE_MS < each <= wall_ms]:
+                sets.setdefault(AT_ONCE_MS, OffsetSet()).add_all(sets.pop(due_ms).ranges())
+
+    @property
+    def resting_count(self) -> int:
+        """How many messages rest after a delivery."""
+        return sum(map(len, self.resting.values()))
+
+    def resting_until(self, due_ms: int) -> list[tuple[int, int]]:
+        """The ranges that rest until then after a delivery."""
+        return self.resting[due_ms].ranges() if due_ms in self.resting else []
+
+    def delayed_until(self, due_ms: int) -> list[tuple[int, int]]:
+        """The ranges that rest until then before the first delivery."""
+        return self.delayed[due_ms].ranges() if due_ms in self.delayed else []
+
+    @property
+    def free_again(self) -> list[tuple[int, int]]:
+        """The ranges that were delivered before, and wait only for somebody to claim them."""
+        return self.resting_until(AT_ONCE_MS)
+
+    @property
+    def free_fresh(self) -> list[tuple[int, int]]:
+        """The ranges that were never delivered, and wait only for somebody to claim them."""
+        return self.delayed_until(AT_ONCE_MS)
 
     def due_at(self, due_ms: int) -> list[tuple[int, int]]:
         """The ranges that rest until then."""
-        sets = (self.resting.get(due_ms), self.delayed.get(due_ms))
-        return sorted(each for offsets in sets if offsets is not None for each in offsets.ranges())
+        return sorted(self.resting_until(due_ms) + self.delayed_until(due_ms))
 
     def unfinished(self) -> OffsetSet:
         """What is below the horizon and not done."""
@@ -93,11 +124,9 @@ class SegmentProgress:
         """Have these done."""
         self.done.add_all(ranges)
         if self.dying or self.over or self.untouched or self.resting or self.delayed:
-            for start, stop in ranges:
-                self.dying.remove(start, stop)
-                _remove_from_all(self.over, start, stop)
-                _remove_from_all(self.untouched, start, stop)
-                self.expose(start, stop)
+            self.dying.remove_all(ranges)
+            for sets in (self.over, self.untouched, self.resting, self.delayed):
+                _remove_all_from_all(sets, ranges)
 
     def end(self, start: int, stop: int, delivery: int) -> None:
         """Have a delivery over."""
@@ -108,14 +137,14 @@ class SegmentProgress:
         """Have these, which were delivered, rest until then."""
         self.resting.setdefault(due_ms, OffsetSet()).add(start, stop)
 
-    def delay(self, start: int, stop: int, due_ms: int) -> None:
+    def delay(self, ranges: Iterable[tuple[int, int]], due_ms: int) -> None:
         """Have these, which were never delivered, rest until then."""
-        self.delayed.setdefault(due_ms, OffsetSet()).add(start, stop)
+        self.delayed.setdefault(due_ms, OffsetSet()).add_all(ranges)
 
-    def expose(self, start: int, stop: int) -> None:
+    def expose(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Have these rest no more."""
-        _remove_from_all(self.resting, start, stop)
-        _remove_from_all(self.delayed, start, stop)
+        _remove_all_from_all(self.resting, ranges)
+        _remove_all_from_all(self.delayed, ranges)
 
     def to_plain(self) -> dict[str, Any]:
         """For a snapshot."""
@@ -262,10 +291,13 @@ class QueueProgress:
         segment.horizon = max(segment.horizon, reached.horizon)
 
     def _rest(self, rested: Iterable[Rested], exposed: Iterable[Exposed]) -> None:
-        for each in exposed:
-            self.segments[each.segment].expose(each.start, each.stop)
-        for rest in rested:
-            self.segments[rest.segment].delay(rest.start, rest.stop, rest.due_ms)
+        for segment, ranges in by_segment(exposed).items():
+            self.segments[segment].expose(ranges)
+        by_due: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for segment, start, stop, due_ms in rested:
+            by_due.setdefault((segment, due_ms), []).append((start, stop))
+        for (segment, due_ms), ranges in by_due.items():
+            self.segments[segment].delay(ranges, due_ms)
 
     def _end(self, ended: Ended) -> None:
         segment = self.segments[ended.segment]
@@ -358,6 +390,13 @@ def _pieces(sets: Mapping[int, OffsetSet], start: int, stop: int) -> list[tuple[
     if reached < stop:
         whole.append((reached, stop, 0))
     return whole
+
+
+def _remove_all_from_all(sets: dict[int, OffsetSet], ranges: Sequence[tuple[int, int]]) -> None:
+    for name, offsets in list(sets.items()):
+        offsets.remove_all(ranges)
+        if not offsets:
+            del sets[name]
 
 
 def _remove_from_all(sets: dict[int, OffsetSet], start: int, stop: int) -> None:

@@ -72,8 +72,8 @@ class GroupRecords:
             self.lose(error)
             raise
 
-    async def store_news(self, take: Callable[[], _News], stored: Callable[[_News], None]) -> None:
-        """Store what was decided, which `take` gives, and have it count by `stored`. Call it `at_rest`.
+    async def store_news(self, take: Callable[[], _News | None], stored: Callable[[_News], None]) -> None:
+        """Store what was decided, which `take` gives if there is any, and have it count by `stored`. Call it `at_rest`.
 
         Stopped before it is acknowledged, nobody was answered. Stopped after it, the next coordinator knows it, and
         answers whoever asks again as this one would have.
@@ -81,8 +81,9 @@ class GroupRecords:
         made, self._making = self._making, _new_future()
         self._storing = made
         news = take()
-        await self.store(news)
-        stored(news)
+        if news is not None:
+            await self.store(news)
+            stored(news)
         self._storing = None
         if not made.done():
             made.set_result(None)

@@ -14,11 +14,12 @@ from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
 from groups.queue.backlog import Seen, State, backlog, in_flight
-from groups.queue.claims import GivingBack, Grant, Outcome, QueueClaims, Verdict
+from groups.queue.claim_pace import ClaimPace
+from groups.queue.claims import Aside, GivingBack, Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.queue.redrives import Redrives
-from groups.records import Configured, Done, Dying, Leases, Redriving, Reset, Snapshot, Taken, key_of
+from groups.records import Configured, Done, Dying, Leases, Progress, Redriving, Reset, Snapshot, Taken, key_of
 from groups.settings import GroupSettings
 from mq.base.errors import Conflict
 from mq.groups.dead_letter_count import LettersSeen
@@ -28,6 +29,7 @@ from mq.groups.lag import LagMemory
 from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
 from mq.groups.message_feed import Feed
 from mq.groups.redriver import Chosen
+from mq.topic.wakeup import Wakeup
 
 IDLE_SECONDS = 5.0
 """A group that nobody asks for so long, and for which nothing is due, costs no task."""
@@ -109,8 +111,12 @@ class QueueGroup:
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
         self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)
         # Leases of a handover tell all there is only to the first who follows: so it says that it has begun.
-        self._must_begin = progress.leases is not None and bool(progress.leases or self._claims.ready_count)
+        self._must_begin = progress.leases is not None and bool(progress.leases or self._claims.reserve_count)
+        self._has_begun = Wakeup()
         self._waiters: deque[_Waiter] = deque()
+        # What the record that is on its way exposes, and for whom; None: for whoever claims next.
+        self._set_aside: list[tuple[_Waiter | None, Aside]] = []
+        self._pace = ClaimPace()
         self._wake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -190,16 +196,20 @@ class QueueGroup:
             timer.cancel()
             if not waiter.granted.done():
                 waiter.granted.cancel()
-                self._waiters.remove(waiter)
+                # What a record exposes for it is for whoever claims next.
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
 
     async def _wait(self, seconds: float, look: int) -> None:
-        """Until the time is up, and that look is over, also for those who do not want to wait."""
+        """Until the time is up, that look is over, and what there is was given away, also for those who do not wait."""
         await self._clock.sleep(seconds)
+        while not self._may_hand_out:
+            await asyncio.shield(self._has_begun.next())
         while self._must_look() and self._feed.finished < look:
             # Others wait for the same: whoever has got messages, and is cancelled here, must not cancel them.
             await asyncio.shield(self._feed.over.next())
-        while self._claims.has_news or self._claims.is_storing:
-            await asyncio.shield(self._news_stored())
+        while self._claims.has_news or self._claims.is_storing or self._claims.available_count:
+            await asyncio.shield(self._records.news_stored(has_news=not self._claims.is_storing))
 
     def take_back(self, grants: Sequence[Grant]) -> None:
         """Nobody has seen these messages: they were not handed out."""
@@ -355,8 +365,7 @@ class QueueGroup:
         """
         self._check()
         async with self._records.at_rest():
-            if self._claims.has_news:
-                await self._store_decided()
+            await self._store_decided()
             self._check_may_reset(force=force)
             # Whoever asks while the record is on its way would be told by an incarnation that may be over.
             self._hands_over = True
@@ -388,8 +397,8 @@ class QueueGroup:
         if self._must_begin:
             return  # nothing was handed out: what the one before has written down is still the last record
         async with self._records.at_rest():
-            if self._claims.has_news:
-                await self._store_decided()
+            self._claims.withdraw()
+            await self._store_decided()
             await self._records.store(Leases(at=self._wall_ms(), leases=self._claims.written_down(self._now_ms())))
 
     async def close(self) -> None:
@@ -404,8 +413,10 @@ class QueueGroup:
         """Records do not count any more."""
         told = self._records.told
         self._errands.end(told)
-        for waiter in list(self._waiters):
+        for waiter in (*self._waiters, *(each for each, _ in self._set_aside if each is not None)):
             self._fail(waiter, told)
+        self._set_aside.clear()
+        self._has_begun.wake()
         self._wake.set()
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -434,11 +445,12 @@ class QueueGroup:
                 if not self._hands_over:
                     self._claims.tick(self._now_ms(), self._wall_ms())
                 self._distribute()
+                self._withdraw()
                 self._begin_storing()
                 self._begin_burying()
                 self._begin_redriving()
                 self._begin_feeding()
-                due_ms = self._claims.next_event(self._now_ms(), self._wall_ms())
+                due_ms = self._next_event_ms()
                 is_idle = self._is_idle()
                 if is_idle and due_ms is None:
                     return
@@ -459,6 +471,21 @@ class QueueGroup:
                 await self._records.store(Taken(at=self._wall_ms()))
                 self.progress.take()
                 self._must_begin = False
+        self._has_begun.wake()
+
+    @property
+    def _may_hand_out(self) -> bool:
+        return not (self._must_begin or self._claims.must_learn or self._hands_over)
+
+    def _next_event_ms(self) -> int | None:
+        """The ms from now until there may be something to do; None if time alone changes nothing."""
+        now_ms = self._now_ms()
+        times = [self._claims.next_event(now_ms, self._wall_ms())]
+        if self._waiters and self._claims.available_count and "store" not in self._tasks:
+            times.append(self._pace.ms_until_record(now_ms))
+        if self._claims.reserve_count:
+            times.append(self._pace.ms_until_pause(now_ms))
+        return min((each for each in times if each is not None), default=None)
 
     def _is_idle(self) -> bool:
         asked_before_seconds = self._clock.monotonic_seconds() - self._asked_seconds
@@ -474,33 +501,89 @@ class QueueGroup:
             woken.cancel()
             timer.cancel()
 
+    def _share(self) -> int:
+        """How many messages the next one who waits gets: there may be several, and none should have all of a batch."""
+        return min(self._waiters[0].most, -(-self._claims.available_count // len(self._waiters)))
+
     def _distribute(self) -> None:
-        """Divide what there is among all who wait, so that one batch is not with one of them alone."""
-        while self._waiters and not (self._must_begin or self._claims.must_learn or self._hands_over):
-            available = self._claims.ready_count + self._claims.fresh_count
-            share = -(-available // len(self._waiters))
-            waiter = self._waiters[0]
-            until_ms = self._now_ms() + waiter.lease_ms
-            most = min(waiter.most, share)
-            grants = self._claims.hand_out(most, until_ms, scattered=waiter.scattered, consumer=waiter.consumer)
+        """Give away what is exposed on record, as far as that is enough for whoever waits."""
+        while self._waiters and self._may_hand_out and 0 < self._share() <= self._claims.reserve_count:
+            waiter, until_ms = self._waiters[0], self._now_ms() + self._waiters[0].lease_ms
+            grants = self._claims.hand_out(
+                self._share(), until_ms, scattered=waiter.scattered, consumer=waiter.consumer
+            )
             if not grants:
                 return
             self._waiters.popleft()
-            waiter.granted.set_result(grants)
+            self._give(waiter, grants)
+
+    def _give(self, waiter: _Waiter, grants: list[Grant]) -> None:
+        self._pace.claimed(self._now_ms(), sum(grant.stop - grant.start for grant in grants))
+        waiter.granted.set_result(grants)
+
+    def _expose(self) -> None:
+        """Have the next record expose messages for all who wait, and ahead of others if claims come fast."""
+        while self._waiters and self._may_hand_out:
+            aside = self._claims.set_aside(self._share())
+            if not aside.ranges:
+                break
+            self._set_aside.append((self._waiters.popleft(), aside))
+        now_ms = self._now_ms()
+        if self._may_hand_out and self._pace.is_hurried(now_ms):
+            ahead = min(self._pace.ahead(now_ms), AHEAD_ROWS) - self._claims.reserve_count
+            if ahead > 0 and (aside := self._claims.set_aside(ahead)).ranges:
+                self._set_aside.append((None, aside))
+
+    def _withdraw(self) -> None:
+        """Have nothing exposed that is with nobody, once claims pause."""
+        if self._may_hand_out and self._claims.reserve_count and self._pace.is_paused(self._now_ms()):
+            self._claims.withdraw()
 
     def _begin_storing(self) -> None:
-        if self._claims.has_news and "store" not in self._tasks:
-            self._begin_task("store", self._store_news())
+        claims_go = self._may_hand_out and bool(self._waiters) and self._claims.available_count > 0
+        if "store" in self._tasks or not (
+            self._claims.has_news or (claims_go and self._pace.may_record(self._now_ms()))
+        ):
+            return
+        self._begin_task("store", self._store_news())
 
     async def _store_news(self) -> None:
         """Store what was decided, unless the leases that tell of it are written down already."""
         async with self._records.at_rest():
-            if self._claims.has_news and not self._hands_over:
+            if not self._hands_over:
                 await self._store_decided()
 
     async def _store_decided(self) -> None:
         """Store what was decided, and have it count."""
-        await self._records.store_news(lambda: self._claims.take_news(self._wall_ms()), self._claims.stored)
+        await self._records.store_news(self._take_news, self._stored)
+
+    def _take_news(self) -> Progress | None:
+        is_for_claims = not self._claims.has_news
+        self._expose()
+        if self._may_hand_out and not self._pace.is_hurried(self._now_ms()):
+            self._claims.withdraw()
+        if not self._claims.has_news:
+            return None
+        if is_for_claims:
+            self._pace.recorded(self._now_ms())
+        return self._claims.take_news(self._wall_ms())
+
+    def _stored(self, news: Progress) -> None:
+        """The record is stored: whoever has waited for it gets what it exposes.
+
+        Stopped before it is stored, nobody has got anything. Stopped after it, the next coordinator takes what it
+        exposes for handed out.
+        """
+        self._claims.stored(news)
+        set_aside, self._set_aside = self._set_aside, []
+        for waiter, aside in set_aside:
+            if waiter is None or waiter.granted.done():
+                self._claims.put_back(aside)
+                continue
+            until_ms = self._now_ms() + waiter.lease_ms
+            self._give(
+                waiter, self._claims.lease(aside, until_ms, scattered=waiter.scattered, consumer=waiter.consumer)
+            )
 
     def _begin_burying(self) -> None:
         if "bury" not in self._tasks and (dying := self._claims.to_bury()) and not self._hands_over:
@@ -517,7 +600,8 @@ class QueueGroup:
 
     def _must_look(self) -> bool:
         """Whether there is room for new messages, and few that are ready."""
-        return self._claims.fresh_count < AHEAD_ROWS // 2 and self._claims.has_room and not self._hands_over
+        ahead = self._claims.fresh_count + self._claims.reserve_count
+        return ahead < AHEAD_ROWS // 2 and self._claims.has_room and not self._hands_over
 
     def _rows_to_look_at(self) -> int:
         """As many as it takes for `AHEAD_ROWS` that can be handed out, if things are as they were at the last look."""
@@ -554,7 +638,8 @@ class QueueGroup:
         task.add_done_callback(ended)
 
     def _fail(self, waiter: _Waiter, error: Exception) -> None:
-        self._waiters.remove(waiter)
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
         if not waiter.granted.done():
             waiter.granted.set_exception(error)
             waiter.granted.exception()

@@ -16,6 +16,11 @@ async def publish(broker: HttpBroker, *values: str, **headers: str) -> None:
     (await broker.client.post(f"{T}/messages", json=body)).raise_for_status()
 
 
+async def publish_keys(broker: HttpBroker, *pairs: str) -> None:
+    body = {"messages": [{"key": pair[0], "value": pair} for pair in pairs]}
+    (await broker.client.post(f"{T}/messages", json=body)).raise_for_status()
+
+
 async def claim(broker: HttpBroker, **body: Any) -> dict[str, Any]:
     answer: dict[str, Any] = (await broker.client.post(f"{G}/claims", json=body)).raise_for_status().json()
     return answer

@@ -10,21 +10,21 @@ import pytest
 
 from groups.offset_set import OffsetSet
 from groups.queue import key_lines
-from groups.queue.claims import GivingBack, Grant, Outcome, QueueClaims, Verdict
+from groups.queue.claims import Aside, GivingBack, Grant, Outcome, QueueClaims, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.records import Created, Done, Leases, Progress, Record, Rested, Snapshot, Taken, from_json, to_json
 from groups.settings import GroupSettings
 
-SETTINGS = GroupSettings(lease_seconds=3, max_deliveries=4, backoff_seconds=(0, 2), max_in_flight=50)
+SETTINGS = GroupSettings(lease_seconds=3, max_deliveries=4, backoff_seconds=(0, 2), max_in_flight=15)
 LENGTHS = {3: 60, 7: 40}
 UNTOUCHED = GivingBack("stopped", untouched=True)
 STEPS = 1500
 
 
-def key_of(offset: int) -> str | None:
-    """One of few keys; every sixth message has none."""
-    return str(offset % 6) if offset % 6 else None
+def key_of(segment: int, offset: int) -> str | None:
+    """One of few keys, which only this segment has; every sixth message has none."""
+    return f"{segment} {offset % 6}" if offset % 6 else None
 
 
 def added_up(log: list[bytes]) -> QueueProgress:
@@ -57,6 +57,8 @@ class Coordinator:
     claims: QueueClaims
     epoch: int
     storing: tuple[Progress, bool] | None = None
+    asked: list[Aside] = field(default_factory=list)
+    exposing: list[Aside] = field(default_factory=list)
     ends: bool = False
 
 
@@ -77,8 +79,12 @@ class World:
     accepted: dict[tuple[int, int], int] = field(default_factory=dict)
     acked_at_ms: dict[tuple[int, int], int] = field(default_factory=dict)
     hand_outs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    received: set[tuple[int, int]] = field(default_factory=set)
+    excused: set[tuple[int, int, int]] = field(default_factory=set)
+    """Deliveries by coordinators that do not count any more."""
     letters: Counter[tuple[int, int]] = field(default_factory=Counter)
-    expired: set[tuple[int, int]] = field(default_factory=set)
+    asked: set[tuple[int, int]] = field(default_factory=set)
+    """Messages that somebody has claimed since they were last free."""
 
     def __post_init__(self) -> None:
         created = Created(
@@ -100,9 +106,14 @@ class World:
     def taken_over(self) -> Coordinator:
         progress = added_up(self.log)
         claims = QueueClaims(progress, now_ms=self.now_ms)
+        for segment, live in claims._live.items():
+            for start, stop in live.unknown.ranges():
+                assert {(segment, offset) for offset in range(start, stop)} <= self.asked, (
+                    "nobody has claimed what waits"
+                )
         if claims.must_learn:
             for segment, start, stop in claims.unfinished():
-                claims.line_up(segment, start, [key_of(offset) for offset in range(start, stop)])
+                claims.line_up(segment, start, [key_of(segment, offset) for offset in range(start, stop)])
             claims.learned()
         if progress.leases is not None:
             self.append(Taken(at=self.now_ms), self.epoch)
@@ -116,6 +127,7 @@ class World:
         if coordinator.storing is None:
             if claims.has_news:
                 news = claims.take_news(self.now_ms)
+                coordinator.asked, coordinator.exposing = [], coordinator.asked
                 landed = self.append(news, coordinator.epoch)
                 coordinator.storing = news, landed
                 for acked in news.acked if landed else ():
@@ -126,12 +138,22 @@ class World:
             coordinator.ends = True
             return
         claims.stored(news)
+        for aside in coordinator.exposing:
+            # Whoever has asked may be gone.
+            if self.chance.random() < 0.2:
+                claims.put_back(aside)
+            else:
+                until_ms = self.now_ms + self.settings.lease_ms
+                self.handed_out(
+                    coordinator, claims.lease(aside, until_ms, scattered=self.chance.random() < 0.5), until_ms
+                )
         for acked in news.acked:
             for offset in range(acked.start, acked.stop):
                 self.accept(acked.segment, offset, acked.delivery)
         for dying in news.dying:
             for offset in range(dying.start, dying.stop):
                 assert (dying.segment, offset) not in self.accepted, "acked and dead"
+                assert (dying.segment, offset) in self.received, "nobody has received what dies"
 
     def bury(self, claims: QueueClaims) -> None:
         for each in claims.to_bury():
@@ -143,14 +165,24 @@ class World:
         until_ms = self.now_ms + self.settings.lease_ms
         for segment, length in LENGTHS.items():
             progress = claims.progress.segments.get(segment)
-            if progress is None or claims._live[segment].undecided.within(progress.horizon, length):
+            if progress is None:
                 continue
-            if progress.horizon < length:
-                if not claims.is_storing and not claims.has_news:
-                    self.raise_horizon(claims, segment, progress.horizon, length)
+            # Where the record of the last look may still be on its way.
+            if (reached := claims._live[segment].reached) < length:
+                self.raise_horizon(claims, segment, reached, length)
             elif not progress.has_left and segment not in claims._news.left:
                 claims.leave(segment)
         grants = claims.hand_out(most, until_ms, scattered=self.chance.random() < 0.5)
+        self.handed_out(coordinator, grants, until_ms)
+        if not grants and not claims.is_storing and (aside := claims.set_aside(most)).ranges:
+            coordinator.asked.append(aside)
+            self.asked |= {
+                (segment, offset) for segment, ranges in aside.ranges for each in ranges for offset in range(*each)
+            }
+        elif self.chance.random() < 0.2:
+            claims.withdraw()
+
+    def handed_out(self, coordinator: Coordinator, grants: list[Grant], until_ms: int) -> None:
         if self.settings.order == "key" and coordinator.epoch == self.epoch:
             self.check_order(grants)
         for grant in grants:
@@ -163,7 +195,7 @@ class World:
         together = {(grant.segment, offset) for grant in grants for offset in range(grant.start, grant.stop)}
         for segment, offset in together:
             for ahead in range(offset):
-                if key_of(ahead) == key_of(offset) is not None:
+                if key_of(segment, ahead) == key_of(segment, offset) is not None:
                     assert ahead in self.done.get(segment, ()) or (segment, ahead) in together, "out of order"
 
     def raise_horizon(self, claims: QueueClaims, segment: int, horizon: int, length: int) -> None:
@@ -176,18 +208,28 @@ class World:
         claims.raise_horizon(segment, 0, behind, rested=rested, expired=expired)
         for offset in range(horizon, behind):
             if offset not in {each.start for each in expired}:
-                claims.line_up(segment, offset, [key_of(offset)])
+                claims.line_up(segment, offset, [key_of(segment, offset)])
 
     def hand_out(self, grant: Grant, until_ms: int, *, excused: bool) -> None:
         for offset in range(grant.start, grant.stop):
             message = grant.segment, offset
+            self.received.add(message)
             if excused:
+                self.excused.add((*message, grant.delivery))
                 continue
             self.hand_outs[message] += 1
             assert grant.delivery >= self.hand_outs[message], "told less than it is"
             assert message not in self.accepted, "handed out after its ack"
             assert self.running_until_ms.get(message, 0) <= self.now_ms, "with two consumers"
             self.running_until_ms[message] = until_ms
+        done = {
+            (segment, offset)
+            for segment, ranges in self.done.items()
+            for each in ranges.ranges()
+            for offset in range(*each)
+        }
+        running = [m for m, until_ms in self.running_until_ms.items() if until_ms > self.now_ms and m not in done]
+        assert len(running) <= self.settings.max_in_flight, "more than the limit are with consumers"
 
     def accept(self, segment: int, offset: int, delivery: int) -> None:
         message = segment, offset
@@ -232,7 +274,8 @@ class World:
 
     def lease(self, claim: Claim, outcome: Outcome, until_ms: int | None) -> None:
         for offset in range(outcome.start, outcome.stop):
-            self.running_until_ms[claim.segment, offset] = until_ms or 0
+            if (claim.segment, offset, claim.delivery) not in self.excused:
+                self.running_until_ms[claim.segment, offset] = until_ms or 0
 
     def befall(self, coordinator: Coordinator) -> None:
         what = self.chance.random()
@@ -277,7 +320,8 @@ class World:
 @pytest.mark.parametrize("seed", range(12))
 def test_promises_are_kept(seed: int, order: Literal["none", "key"], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_lines, "KEY_BATCH", 1 + seed % 4)
-    world = World(random.Random(seed), SETTINGS.model_copy(update={"order": order}))
+    settings = SETTINGS.model_copy(update={"order": order, "max_deliveries": 1 + seed % 4})
+    world = World(random.Random(seed), settings)
     world.run(STEPS)
     # In peace, everything gets done.
     world.run(6 * STEPS, calm=True)

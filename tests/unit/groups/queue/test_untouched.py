@@ -23,9 +23,15 @@ class Group:
         assert from_json(to_json(news)) == news
         self.claims.stored(news)
 
+    def hand_out(self, most: int) -> list[Grant]:
+        """Grants of as many messages, once it is on record that they are exposed."""
+        aside = self.claims.set_aside(most)
+        self.store()
+        return self.claims.lease(aside, 1_000)
+
     def give_back(self, why: GivingBack, *ranges: tuple[int, int]) -> list[Grant]:
         """Hand all out, give some back, and ack nothing."""
-        grants = self.claims.hand_out(10, 1_000)
+        grants = self.hand_out(10)
         for grant in grants:
             for start, stop in ranges or ((grant.start, grant.stop),):
                 first, behind = max(start, grant.start), min(stop, grant.stop)
@@ -51,9 +57,9 @@ def test_what_was_given_back_untouched_has_as_many_chances_as_before() -> None:
 
 def test_only_those_that_were() -> None:
     group = Group()
+    grants = [group.hand_out(1)[0] for _ in range(4)]
     for offset in range(4):
-        why = UNTOUCHED if offset < 2 else FAILED
-        (grant,) = group.claims.hand_out(1, 1_000)
+        why, grant = UNTOUCHED if offset < 2 else FAILED, grants[offset]
         group.claims.release(Claim(0, grant.start, 1), grant.start, grant.stop, why, due_ms=0)
     group.store()
     group.give_back(FAILED)

@@ -83,7 +83,7 @@ async def test_what_was_decided_before_is_stored_before_the_leases() -> None:
         await held.release()
     await asyncio.gather(first, second, over)
     *before, last = held.records
-    assert isinstance(last, Leases) and [(0, each.first) for each in last.leases] == [(0, 2)]
+    assert isinstance(last, Leases) and [each.ranges for each in last.leases] == [[(2, 3)]]
     assert [tuple(a) for each in before if isinstance(each, Progress) for a in each.acked] == [
         (0, 0, 1, 1),
         (0, 1, 2, 1),
