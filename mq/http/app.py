@@ -35,6 +35,7 @@ from mq.http.endpoints.positions import positions_router
 from mq.http.endpoints.publish import Publisher
 from mq.http.endpoints.split_merge import split_merge_router
 from mq.http.endpoints.subscribe import subscribe_router
+from mq.http.endpoints.tickets import tickets_router
 from mq.http.endpoints.topic_groups import topic_groups_router
 from mq.http.endpoints.topics import topics_router
 from mq.http.endpoints.uploads import uploads_router
@@ -44,6 +45,7 @@ from mq.http.guard import Guard
 from mq.http.middleware.access_log import AccessLog, words_of
 from mq.http.middleware.audited import Audited
 from mq.http.middleware.failures import Failures
+from mq.http.middleware.redeemed import Redeemed
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
 from mq.http.openapi import describe_hot_paths
@@ -111,6 +113,8 @@ def _around(app: ASGIApp, broker: Broker, guard: Guard, paths: Iterable[str], *,
     settings = broker.settings
     if broker.audit is not None:
         app = Audited(app, broker.audit, guard)
+    if has_pages and broker.access.credentials is not None:
+        app = Redeemed(app, broker.tickets)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)
     if has_pages and settings.cors_origins:
@@ -160,6 +164,7 @@ def create_app(broker: Broker) -> FastAPI:
         subscribe_router,
         files_router,
         uploads_router,
+        tickets_router,
         loads_router,
         groups_router,
         members_router,

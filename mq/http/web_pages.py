@@ -62,7 +62,8 @@ def why_foreign(
         (origin is not None and not _is_own(origin, host, site))
         or (site is not None and site not in _OWN_SITES and not (safe and said.get(_MODE) == b"navigate"))
     ):
-        return f"a web page of {(origin or b'another site').decode('latin-1'):.80}"
+        page = (origin or b"another site").decode("latin-1")
+        return f"a web page of {page:.80} (--cors-origin names the origins of pages that are allowed)"
     if names is not None and not is_local(host, names):
         return _not_ours(host, names)
     return None

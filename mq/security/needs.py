@@ -69,6 +69,8 @@ NEEDS: dict[tuple[str, str], tuple[Action, Subject]] = {
     ("GET", f"{_T}/subscribe"): ("read", "topic"),
     # What goes over a socket is looked at frame by frame.
     ("GET", f"{_T}/socket"): ("observe", "topic"),
+    ("POST", f"{_T}/subscribe/tickets"): ("read", "topic"),
+    ("POST", f"{_T}/socket/tickets"): ("observe", "topic"),
     ("POST", f"{_T}/messages"): ("publish", "topic"),
     ("POST", f"{_T}/uploads"): ("publish", "topic"),
     ("PUT", f"{_T}/uploads/{{upload}}"): ("publish", "topic"),

@@ -30,7 +30,7 @@ _SAME = (
     (re.compile(rb"(?<![0-9A-Z])[0-7][0-9A-HJKMNP-TV-Z]{25}(?![0-9A-Z])"), b"ULID"),
     (re.compile(rb"(ULID\.\d+\.[\w-]*\.)[\w-]{22}"), rb"\1MAC"),
     (re.compile(rb'"request_id":"[^"]*"'), b'"request_id":""'),
-    (re.compile(rb'"(claim|member_token)":"[^"]*"'), rb'"\1":"TOKEN"'),
+    (re.compile(rb'"(claim|member_token|ticket)":"[^"]*"'), rb'"\1":"TOKEN"'),
     (re.compile(rb'"(session_ends_in_seconds|seconds)":[0-9.e-]+'), rb'"\1":0'),
     (re.compile(rb'"(traffic|hot_slot)":(\{[^}]*\}|null|\d+)'), rb'"\1":{}'),
 )

@@ -145,6 +145,8 @@ def test_every_endpoint_is_documented(url: str) -> None:
         f"{topic}/history": ["get"],
         f"{topic}/socket": ["get"],
         f"{topic}/subscribe": ["get"],
+        f"{topic}/subscribe/tickets": ["post"],
+        f"{topic}/socket/tickets": ["post"],
         f"{topic}/files": ["get"],
         f"{topic}/upkeep": ["post"],
         f"{topic}/uploads": ["post"],

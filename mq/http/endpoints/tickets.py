@@ -1,0 +1,43 @@
+"""`POST /v1/topics/{topic}/subscribe/tickets`, `…/socket/tickets`: what a web page opens a stream or a socket with."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from filer.errors import InvalidInput
+from filer.times import rfc3339
+from mq.broker import Broker
+from mq.http.principals import principal_of
+from mq.http.reply import json_response
+from mq.http.routers import new_router
+from mq.security.authorization import authorization_of
+from mq.security.tickets import TICKET_SECONDS
+
+
+def tickets_router(broker: Broker) -> APIRouter:
+    """The endpoints that give tickets. Who may open the stream or the socket may ask for one."""
+    router = new_router("tickets")
+
+    def given(request: Request) -> Response:
+        authorization = authorization_of(request.scope["headers"])
+        if broker.access.credentials is None or authorization is None:
+            raise InvalidInput("a ticket stands for a token, and this request has none: open the stream without one")
+        path = request.scope["path"].removesuffix("/tickets")
+        ticket = broker.tickets.issue(path, principal_of(request).name, authorization)
+        until_us = broker.clock.now_us() + int(TICKET_SECONDS * 1_000_000)
+        response = json_response({"ticket": ticket, "expires_at": rfc3339(until_us)}, status=201)
+        response.headers["cache-control"] = "no-store"
+        return response
+
+    @router.post("/v1/topics/{topic}/subscribe/tickets", status_code=201)
+    async def for_stream(request: Request, topic: str) -> Response:
+        """Give a ticket for one `GET …/subscribe?ticket=…`, for who can send no header, as `EventSource`."""
+        await broker.topics.view(topic)
+        return given(request)
+
+    @router.post("/v1/topics/{topic}/socket/tickets", status_code=201)
+    async def for_socket(request: Request, topic: str) -> Response:
+        """Give a ticket for one `GET …/socket?ticket=…`, for who can send no header, as `WebSocket` of browsers."""
+        await broker.topics.view(topic)
+        return given(request)
+
+    return router
