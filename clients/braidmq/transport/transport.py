@@ -75,10 +75,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One try of a call: at which broker, and how long to wait for its answer at most, if the call bounds that."""
+    """One try of a call: at which broker, and how long to wait for its answer at most, if the call bounds that.
+
+    `wait` is that of the call, if it is noted.
+    """
 
     address: str
     timeout_seconds: float | None = None
+    wait: Wait | None = None
 
 
 class Transport:
@@ -191,7 +195,7 @@ class Transport:
             wait.tries(address)
             elapsed_seconds = self.clock.monotonic_seconds() - started_seconds
             try:
-                return await work(Try(address, policy.try_seconds(elapsed_seconds, failover.untried)))
+                return await work(Try(address, policy.try_seconds(elapsed_seconds, failover.untried), wait))
             except BraidMQError as failure:
                 wait.failed(failure)
                 is_stray = isinstance(failure, NotABroker) and not self.addresses.is_given(address)
@@ -233,6 +237,8 @@ class Transport:
             if not self.token.is_renewed(response.request.headers.get("authorization")):
                 break
             await response.aclose()
+            if attempt.wait is not None:
+                attempt.wait.asks_again(held_back_seconds=call.wait_seconds)
             response = await self._answer(call, attempt, stream=stream)
         return response
 

@@ -33,6 +33,10 @@ class Wait:
         """Note where the next try goes."""
         self.address = address
 
+    def asks_again(self, *, held_back_seconds: float) -> None:
+        """Note that a broker has answered, and is asked the same again: it may hold back this answer too."""
+        self.since_seconds = self._clock.monotonic_seconds() + held_back_seconds
+
     def failed(self, failure: BraidMQError) -> None:
         """Note why a try failed. From here on the call waits, also if its answer might have come later."""
         self.failure = failure

@@ -1,3 +1,4 @@
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ import pytest
 
 from braidmq import AsyncClient, InvalidArgument, Unauthenticated
 from braidmq.transport.tokens import LOOK_SECONDS, Token, token_of
+from braidmq.transport.transport import Call
+from filer.clock import ManualClock, settle
 from tests.support.instant_clock import InstantClock
 
 
@@ -122,3 +125,37 @@ async def test_a_token_that_is_refused_and_not_renewed_is_sent_once(tmp_path: Pa
             with pytest.raises(Unauthenticated):
                 await client.topic("t")
         assert sent == ["Bearer token-0"]
+
+
+async def test_a_poll_that_goes_on_with_a_renewed_token_is_not_waited_for(tmp_path: Path) -> None:
+    """Its answer may be held back again: an idle subscription stays silent."""
+    file, clock, asked = tmp_path / "token", ManualClock(), list[str]()
+    held = asyncio.Event()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["authorization"])
+        if len(asked) == 1:
+            await clock.sleep(25)
+            file.write_text("token-1")
+            return httpx.Response(401, json={"type": "urn:braidmq:unauthenticated", "title": "No", "status": 401})
+        await held.wait()
+        return httpx.Response(200, json={})
+
+    file.write_text("token-0")
+    async with AsyncClient(
+        "http://127.0.0.1:8080",
+        token_file=file,
+        http_transport=httpx.MockTransport(answer),
+        clock=clock,
+        direct=False,
+    ) as client:
+        poll = asyncio.create_task(client._transport.request(Call("GET", "/v1/topics", wait_seconds=25)))
+        for _ in range(2):
+            await settle()
+            await clock.advance(24)
+        await settle()
+        assert (len(asked), client.waiting) == (2, None)
+        await clock.advance(5)
+        assert client.waiting is not None
+        held.set()
+        await poll
