@@ -36,10 +36,11 @@ class GroupRecords:
         self._making: asyncio.Future[None] = _new_future()
         self._storing: asyncio.Future[None] | None = None
         self.lost: BaseException | None = None
+        self._ask_again = False
 
     def check(self) -> None:
         """Raises `NotFound` if the group was deleted, `SegmentMoved` if records do not count for another reason."""
-        if isinstance(self.lost, NotFound):
+        if isinstance(self.lost, NotFound) and not self._ask_again:
             raise self.lost
         if self.lost is not None:
             raise self.moved()
@@ -54,7 +55,9 @@ class GroupRecords:
 
         Who asks again has the log read again.
         """
-        return self.lost if isinstance(self.lost, NotFound | UnreadableObject) else self.moved()
+        if isinstance(self.lost, NotFound | UnreadableObject) and not self._ask_again:
+            return self.lost
+        return self.moved()
 
     @contextlib.asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
@@ -92,16 +95,20 @@ class GroupRecords:
         """Done when everything decided so far is stored. `has_news`: some of it is not on its way yet."""
         return self._making if has_news or self._storing is None else self._storing
 
-    async def delete(self, at_ms: int, *, only_if: Callable[[], Awaitable[bool]] | None = None) -> bool:
+    async def delete(
+        self, at_ms: int, *, only_if: Callable[[], Awaitable[bool]] | None = None, ask_again: bool = False
+    ) -> bool:
         """End the group for ever; with `only_if`, if that holds. Whether it is ended now.
 
         Stopped before that is stored, it is there; stopped after it, nobody finds it. `only_if` is asked when no other
         record is on its way: what those before it have told counts for it. From then on to the end nobody is answered
-        by a record, since there is none before this one.
+        by a record, since there is none before this one. With `ask_again`, whoever comes meanwhile is told to ask
+        again, and makes another one.
         """
         async with self.at_rest():
             if only_if is not None and not await only_if():
                 return False
+            self._ask_again = ask_again
             await self.store(Deleted(at=at_ms))
             self.lose(NotFound("group", f"group {self._name!r} of topic {self._topic!r} was deleted"))
             return True

@@ -13,6 +13,7 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
+from groups.incarnations import next_id
 from groups.queue.backlog import Seen, State, backlog, in_flight
 from groups.queue.claim_pace import ClaimPace
 from groups.queue.claims import Aside, GivingBack, Grant, Outcome, QueueClaims, Verdict
@@ -24,6 +25,7 @@ from groups.settings import GroupSettings
 from mq.base.errors import Conflict
 from mq.groups.dead_letter_count import LettersSeen
 from mq.groups.group_records import Append, GroupRecords
+from mq.groups.group_room import holds_nothing
 from mq.groups.group_source import GroupSource
 from mq.groups.lag import LagMemory
 from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
@@ -316,6 +318,23 @@ class QueueGroup:
         """
         return await self._records.delete(self._wall_ms(), only_if=self.source.is_over)
 
+    @property
+    def is_unasked(self) -> bool:
+        """Whether nobody has asked for it lately."""
+        asked_before_seconds = self._clock.monotonic_seconds() - self._asked_seconds
+        return not self._waiters and asked_before_seconds >= IDLE_SECONDS
+
+    async def make_room(self) -> bool:
+        """End the group for ever if it holds nothing, once that is stored; whether it did.
+
+        Whoever asks for it meanwhile makes another one. It begins where this one has: nothing is passed by.
+        """
+
+        async def holds_nothing_still() -> bool:
+            return not (self._waiters or self._claims.has_news) and holds_nothing(self.progress)
+
+        return await self._records.delete(self._wall_ms(), only_if=holds_nothing_still, ask_again=True)
+
     async def redrive(self, choose: Callable[[Redrives], Awaitable[Chosen]], *, discard: bool = False) -> Chosen:
         """Publish dead letters to the topic again, or with `discard` look at them no more; those that were chosen.
 
@@ -369,7 +388,8 @@ class QueueGroup:
             self._check_may_reset(force=force)
             # Whoever asks while the record is on its way would be told by an incarnation that may be over.
             self._hands_over = True
-            record = Reset(at=self._wall_ms(), id=self._clock.ulid(), positions=list(positions.items()))
+            group_id = next_id(self.progress.id, self._clock.ulid())
+            record = Reset(at=self._wall_ms(), id=group_id, positions=list(positions.items()))
             await self._records.store(record)
             self._records.end(self._records.moved())
             return self.progress.reset(record)

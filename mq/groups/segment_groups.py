@@ -1,6 +1,8 @@
 """All groups whose coordinator this broker is because it owns one segment of `__groups`."""
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -10,6 +12,7 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.keys import GROUPS_TOPIC
 from groups.fold import GroupProgress, new_progress
+from groups.incarnations import incarnation_id
 from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
@@ -18,6 +21,7 @@ from mq.groups import group_log
 from mq.groups.change_gate import ChangeGate
 from mq.groups.group_log import GroupLog
 from mq.groups.group_records import Append
+from mq.groups.group_room import Maker, count_of_makers, to_go
 from mq.groups.group_source import Beginning
 from mq.groups.queue_group import QueueGroup
 from mq.groups.stream_group import StreamGroup
@@ -74,6 +78,9 @@ class SegmentGroups:
         self._untouched: dict[str, GroupProgress] = {}
         self._gate = ChangeGate()
         self._appended = 0
+        # How many groups each has made; None: it is to be counted again.
+        self._makers: Counter[tuple[str, str]] | None = None
+        self._making: Counter[tuple[str, str]] = Counter()
         self._is_closed = self._is_broken = False
         self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{log.segment}")
         self._checkpointing: asyncio.Task[None] | None = None
@@ -113,35 +120,83 @@ class SegmentGroups:
         return self._groups.get(key)
 
     async def create(
-        self, topic: str, name: str, settings: GroupSettings, begin: Callable[[], Awaitable[Beginning]]
+        self,
+        topic: str,
+        name: str,
+        settings: GroupSettings,
+        begin: Callable[[], Awaitable[Beginning]],
+        maker: Maker = Maker(),  # noqa: B008 - it is plain data
     ) -> tuple[Group, bool]:
         """The group, and whether it was created just now: where `begin` says, with these settings.
 
-        Stopped before that is stored, there is no group; stopped after it, it begins where it was told.
+        Stopped before that is stored, there is no group; stopped after it, it begins where it was told. Raises
+        `Conflict` if there are too many, or too many of that maker and topic.
         """
         key = key_of(topic, name)
         async with self._gate.change(key):
             if (group := self.find(topic, name)) is not None:
                 return group, False
-            # The others that are on their way may be new as well.
-            if len(self._groups) + len(self._untouched) + self._gate.inside > MOST_GROUPS:
+            whose = (topic, maker.origin.maker)
+            self._making[whose] += 1
+            try:
+                return await self._create(key, settings, begin, maker), True
+            finally:
+                self._making -= Counter([whose])
+
+    async def _create(
+        self, key: str, settings: GroupSettings, begin: Callable[[], Awaitable[Beginning]], maker: Maker
+    ) -> Group:
+        topic, name = topic_and_group(key)
+        await self._make_room(topic, name, maker)
+        first = await begin()
+        group_id = incarnation_id(self._clock.ulid(), maker.origin)
+        record = Created(
+            at=self._clock.now_us() // 1000,
+            id=group_id,
+            settings=settings.in_force(),
+            positions=list(first.positions.items()),
+            source=first.source,
+        )
+        await self._append(key, record)
+        self._makers = None
+        _log.info("group_created", topic=topic, group=name, mode=settings.mode)
+        return self._make(key, new_progress(group_id, settings, first.positions, first.source))
+
+    async def _make_room(self, topic: str, name: str, maker: Maker) -> None:
+        """Have groups go that claims have made and that hold nothing, if there are too many. Raises `Conflict`."""
+        whose = (topic, maker.origin.maker)
+        if maker.origin.maker and self._count_of(whose) > maker.most and not await self._end_idle(whose):
+            raise Conflict(
+                "too-many-groups",
+                f"this principal has made {maker.most} groups of topic {topic!r} at the coordinator of group {name!r}, "
+                "which is the most it may have (groups, in its quota): delete some",
+            )
+        # The others that are on their way may be new as well.
+        while len(self._groups) + len(self._untouched) + self._gate.inside > MOST_GROUPS:
+            if not await self._end_idle(None):
                 raise Conflict(
                     "too-many-groups",
                     f"the coordinator of group {name!r} has {MOST_GROUPS} groups, which is the most there may be: "
                     f"delete some, or split topic {GROUPS_TOPIC}",
                 )
-            first = await begin()
-            group_id = self._clock.ulid()
-            record = Created(
-                at=self._clock.now_us() // 1000,
-                id=group_id,
-                settings=settings.in_force(),
-                positions=list(first.positions.items()),
-                source=first.source,
-            )
-            await self._append(key, record)
-            _log.info("group_created", topic=topic, group=name, mode=settings.mode)
-            return self._make(key, new_progress(group_id, settings, first.positions, first.source)), True
+
+    def _count_of(self, whose: tuple[str, str]) -> int:
+        """How many groups of that topic that maker has, with those that are on their way."""
+        if self._makers is None:
+            touched = [(key, group.progress) for key, group in self._groups.items()]
+            self._makers = count_of_makers([*self._untouched.items(), *touched])
+        return self._makers[whose] + self._making[whose]
+
+    async def _end_idle(self, whose: tuple[str, str] | None) -> int:
+        """End some groups that nobody would miss, of a topic and maker or of any; how many have gone."""
+        unasked = {key: group.progress for key, group in self._groups.items() if group.is_unasked}
+        count = 0
+        for key in to_go({**self._untouched, **unasked}, of=whose):
+            # One that has come to something meanwhile stays.
+            with contextlib.suppress(BraidError):
+                group = self.find(*topic_and_group(key))
+                count += group is not None and await group.make_room()
+        return count
 
     async def reset(
         self, topic: str, name: str, positions: Callable[[], Awaitable[Mapping[int, int]]], *, force: bool
@@ -227,7 +282,7 @@ class SegmentGroups:
 
     async def _replay(self) -> None:
         began_seconds = self._clock.monotonic_seconds()
-        groups, self._groups, self._untouched = self._groups, {}, {}
+        groups, self._groups, self._untouched, self._makers = self._groups, {}, {}, None
         await asyncio.gather(*(group.close() for group in groups.values()), return_exceptions=True)
         fold = await self._log.replay()
         self._untouched, self._appended, self._is_broken = dict(fold.groups), fold.records, False
@@ -264,6 +319,7 @@ class SegmentGroups:
 
         Mostly the segment is lost, and this ends. Otherwise the log is read again before anybody is answered.
         """
+        self._makers = None
         if isinstance(error, NotFound):
             self._groups.pop(key, None)
         else:

@@ -10,12 +10,14 @@ from filer.errors import BraidError, InvalidInput
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from filer.topic.topic_state import Segment
+from groups.incarnations import next_id
 from groups.records import Configured, Membership, Reset, Snapshot
 from groups.settings import GroupSettings
 from groups.stream.members import StreamMembers, Told, Verdict
 from groups.stream.progress import StreamProgress
 from mq.base.errors import Conflict, NotFound
 from mq.groups.group_records import Append, GroupRecords
+from mq.groups.group_room import holds_nothing
 from mq.groups.group_source import GroupSource
 from mq.groups.lag import LagMemory
 from mq.groups.removed_segments import removed_segments
@@ -290,6 +292,22 @@ class StreamGroup:
         """
         return await self._records.delete(self._wall_ms(), only_if=self.source.is_over)
 
+    @property
+    def is_unasked(self) -> bool:
+        """Whether nobody is asking for it."""
+        return self._running is None
+
+    async def make_room(self) -> bool:
+        """End the group for ever if it holds nothing, once that is stored; whether it did.
+
+        Whoever asks for it meanwhile makes another one. It begins where this one has: nothing is passed by.
+        """
+
+        async def holds_nothing_still() -> bool:
+            return not self._members.has_news and holds_nothing(self.progress)
+
+        return await self._records.delete(self._wall_ms(), only_if=holds_nothing_still, ask_again=True)
+
     async def reset(self, positions: Positions, *, force: bool) -> StreamProgress:
         """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
 
@@ -308,7 +326,8 @@ class StreamGroup:
                 )
             # Whoever asks while the record is on its way would be told by an incarnation that may be over.
             self._hands_over = True
-            record = Reset(at=self._wall_ms(), id=self._clock.ulid(), positions=list(positions.items()))
+            group_id = next_id(self.progress.id, self._clock.ulid())
+            record = Reset(at=self._wall_ms(), id=group_id, positions=list(positions.items()))
             await self._records.store(record)
             self._records.end(self._records.moved())
             return self.progress.reset(record)

@@ -30,6 +30,7 @@ from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
 from mq.security.caller import caller_of
 from mq.security.needs import Need, need_of
+from mq.security.principal import ACTING, TRUSTED
 
 _PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
 _READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
@@ -186,7 +187,8 @@ class Dispatcher:
     def _admit(self, scope: Scope, method: str, path: str) -> BraidError | None:
         """Why the request is not allowed. If it is, the scope tells from now on whose it is."""
         try:
-            scope[PRINCIPAL] = self._guard.admit(caller_of(scope), method, path, scope["headers"])
+            scope[PRINCIPAL] = principal = self._guard.admit(caller_of(scope), method, path, scope["headers"])
+            ACTING.set("" if principal is TRUSTED else principal.name)
         except (Forbidden, Unauthenticated) as refusal:
             return refusal
         return None

@@ -13,13 +13,17 @@ _STATUS = "braid-answer-status"
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
-    """What a client asks of a group: an operation with its body, and the media type for claimed messages."""
+    """What a client asks of a group: an operation with its body, and the media type for claimed messages.
+
+    `principal` has asked for what may make a group; "" is nobody in particular, as brokers of earlier versions tell it.
+    """
 
     topic: str
     group: str
     operation: str
     body: bytes
     accept: str = "application/json"
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class GroupReply:
 def pack_group_call(call: GroupRequest) -> bytes:
     """One line of JSON, then the body as it came."""
     head = {"topic": call.topic, "group": call.group, "operation": call.operation, "accept": call.accept}
-    return orjson.dumps(head) + b"\n" + call.body
+    return orjson.dumps(head | ({"principal": call.principal} if call.principal else {})) + b"\n" + call.body
 
 
 def unpack_group_call(data: bytes) -> GroupRequest:
@@ -43,8 +47,8 @@ def unpack_group_call(data: bytes) -> GroupRequest:
     try:
         given = orjson.loads(head)
         topic, group, operation, accept = (str(given[name]) for name in ("topic", "group", "operation", "accept"))
-        return GroupRequest(topic, group, operation, body, accept)
-    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        return GroupRequest(topic, group, operation, body, accept, str(given.get("principal", "")))
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
         raise InvalidInput(f"that is no call about a group: {error}") from error
 
 

@@ -1,5 +1,6 @@
 """Who a request is from, and what they may do."""
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
 
@@ -53,5 +54,7 @@ class Principal:
         return Forbidden(f"{self.name!r:.100} may not {action} {subject}: that takes the grant {grant}")
 
 
+ACTING: ContextVar[str] = ContextVar("principal", default="")
+"""The name of the principal for whom work is done; "" if it is nobody in particular."""
 TRUSTED = Principal("anybody", EVERYTHING)
 """Whoever reaches a broker that asks for no credentials."""

@@ -4,10 +4,12 @@ from contextlib import suppress
 
 from filer.errors import BraidError
 from filer.topic.positions import Positions
+from groups.incarnations import Origin, maker_of
 from groups.settings import GroupSettings, Mode, default_settings, parse_settings
 from mq.base.errors import Conflict, NotFound
 from mq.broker import Broker
 from mq.groups.dead_letters import check_types, own_topic_refused, topic_group_refused
+from mq.groups.group_room import MOST_OF_MAKER, Maker
 from mq.groups.group_source import Beginning, beginning
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import Group, SegmentGroups
@@ -48,9 +50,20 @@ async def made_group(broker: Broker, groups: SegmentGroups, request: GroupReques
         return group
     settings = parse_settings({"mode": mode}, await defaults_of(broker, request.topic))
     group, _ = await groups.create(
-        request.topic, request.group, settings, lambda: first_positions(broker, request.topic, None)
+        request.topic,
+        request.group,
+        settings,
+        lambda: first_positions(broker, request.topic, None),
+        maker_for(broker, request, by_claim=True),
     )
     return group
+
+
+def maker_for(broker: Broker, request: GroupRequest, *, by_claim: bool) -> Maker:
+    """Who makes a group by that request, and how many the policy in force lets it have."""
+    share = broker.quotas.share(request.principal) if request.principal else None
+    most = None if share is None else share.limits.groups
+    return Maker(Origin(maker_of(request.principal), by_claim), most or MOST_OF_MAKER)
 
 
 async def defaults_of(broker: Broker, topic: str) -> GroupSettings:

@@ -28,6 +28,7 @@ from mq.http.consuming.finding import (
     first_positions,
     found_group,
     made_group,
+    maker_for,
     queue_of,
 )
 from mq.http.consuming.granted_messages import read_granted
@@ -123,7 +124,11 @@ class GroupDesk:
             settings = parse_settings(given, await defaults_of(self._broker, request.topic))
             await check_dead_letter(self._broker, request.topic, settings)
             group, created = await groups.create(
-                request.topic, request.group, settings, lambda: first_positions(self._broker, request.topic, begin)
+                request.topic,
+                request.group,
+                settings,
+                lambda: first_positions(self._broker, request.topic, begin),
+                maker_for(self._broker, request, by_claim=False),
             )
         if not created:
             known = group.progress.settings

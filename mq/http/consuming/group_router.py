@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import orjson
@@ -18,6 +19,7 @@ from mq.http.consuming.group_desk import GroupDesk
 from mq.http.problems import repeatable
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
+from mq.security.principal import ACTING
 
 RETRY_SECONDS = 10.0
 """As long as a failover mostly takes. Whoever asks again later begins anew."""
@@ -39,6 +41,8 @@ class GroupRouter:
     async def serve(self, request: GroupRequest, lease: ReadLease, *, wait_seconds: float = 0.0) -> GroupAnswer:
         """Serve a request here, or at another broker. Raises what `problem_of` knows."""
         groups, make = self._broker.groups, request.operation in _MAKING
+        if make:
+            request = replace(request, principal=ACTING.get())
 
         async def once() -> GroupAnswer:
             found = await groups.coordinator(request.topic, request.group, make=make)

@@ -15,7 +15,8 @@ _STORAGE, STORAGE_TOPICS = "storage_bytes", "storage_topics"
 class Limits:
     """What is not limited is None. Each broker counts for itself, but for what is stored.
 
-    `storage_bytes` is what the topics that `storage_topics` names may have on the store.
+    `groups` is how many consumer groups of each topic a coordinator has for it. `storage_bytes` is what the topics
+    that `storage_topics` names may have on the store.
     """
 
     requests_per_second: int | None = None
@@ -24,6 +25,7 @@ class Limits:
     streams: int | None = None
     connections: int | None = None
     topics_per_hour: int | None = None
+    groups: int | None = None
     storage_bytes: int | None = None
     storage_topics: str | None = None
 

@@ -198,3 +198,33 @@ async def test_a_group_that_nobody_ended_is_over_with_its_topic(monkeypatch: pyt
         async with asyncio.timeout(20):
             while broker.broker.groups.known():
                 await asyncio.sleep(0.02)
+
+
+async def test_groups_that_claims_have_made_make_room(
+    memory_broker: HttpBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hold nothing, and that nobody asks for: the oldest go, and whoever comes makes them anew."""
+    client = memory_broker.client
+    monkeypatch.setattr("mq.groups.segment_groups.MOST_GROUPS", 6)
+    monkeypatch.setattr("mq.groups.group_room.GO_AT_ONCE", 2)
+    await client.put(T)
+    (await client.put(f"{T}/groups/asked-for")).raise_for_status()
+    await publish(memory_broker, "a")
+    (await client.post(f"{T}/groups/held/claims")).raise_for_status()
+    await client.put("/v1/topics/empty")
+    for name in "abc":
+        (await client.post(f"/v1/topics/empty/groups/{name}/claims")).raise_for_status()
+    waiting = asyncio.create_task(client.post("/v1/topics/empty/groups/waits/claims", json={"wait": 20}))
+    async with asyncio.timeout(20):
+        while len(memory_broker.broker.groups.known()) < 6:
+            await asyncio.sleep(0.02)
+    check_problem(await client.post(f"{T}/groups/new/claims"), 409, "too-many-groups")
+    monkeypatch.setattr("mq.groups.queue_group.IDLE_SECONDS", 0)
+    (await client.post(f"{T}/groups/new/claims")).raise_for_status()
+    names = {each.name[1] for each in memory_broker.broker.groups.known()}
+    assert names == {"asked-for", "held", "c", "waits", "new"}
+    body = {"messages": [{"value": "late"}]}
+    (await client.post("/v1/topics/empty/messages", json=body)).raise_for_status()
+    assert len((await waiting).raise_for_status().json()["messages"]) == 1
+    again = (await client.post("/v1/topics/empty/groups/a/claims")).raise_for_status().json()["messages"]
+    assert [each["value"] for each in again] == ["late"]

@@ -562,3 +562,27 @@ async def test_brokers_on_s3_have_one_policy(
         shown = [(await each.client.get(PATH, headers=admin)).json() for each in brokers]
         assert shown[0] == shown[1] == shown[2]
         assert shown[0]["version"] == 1 + sum(answer.status_code == 200 for answer in changed)
+
+
+async def test_a_principal_has_so_many_groups_of_a_topic(broker: HttpBroker, maker: TokenMaker) -> None:
+    """Whether it makes them by name, by claims or by joining. Others make theirs, and so does it of another topic."""
+    admin = bearer(maker.token(*EVERYTHING, sub="ada"))
+    (await put(broker, admin, quotas=[{"principal": "ben", "groups": 2}])).raise_for_status()
+    for topic in ("t", "u"):
+        (await broker.client.put(f"/v1/topics/{topic}", headers=admin)).raise_for_status()
+    groups = "/v1/topics/t/groups"
+    ben = bearer(maker.token("topic:*:*", sub="ben"))
+    (await broker.client.put(f"{groups}/a", headers=ben)).raise_for_status()
+    (await broker.client.post(f"{groups}/b/members", headers=ben)).raise_for_status()
+    for refused in (
+        await broker.client.post(f"{groups}/c/claims", headers=ben),
+        await broker.client.put(f"{groups}/c", headers=ben),
+    ):
+        check_problem(refused, 409, "too-many-groups", "this principal has made 2 groups of topic 't'")
+    (await broker.client.post(f"{groups}/a/claims", headers=ben)).raise_for_status()
+    (await broker.client.post(f"{groups}/c/claims", headers=admin)).raise_for_status()
+    (await broker.client.post("/v1/topics/u/groups/c/claims", headers=ben)).raise_for_status()
+    (await broker.client.post(f"{groups}/a/reset", json={"to": "latest"}, headers=ben)).raise_for_status()
+    check_problem(await broker.client.put(f"{groups}/d", headers=ben), 409, "too-many-groups")
+    (await broker.client.delete(f"{groups}/a", headers=ben)).raise_for_status()
+    (await broker.client.put(f"{groups}/d", headers=ben)).raise_for_status()
