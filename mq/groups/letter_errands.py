@@ -25,15 +25,15 @@ PublishAgain = Callable[[QueueProgress, Redriving], Awaitable[None]]
 class _Tries:
     """The tries of one errand. What it fails by is logged when it changes, however often it is tried."""
 
-    def __init__(self, clock: Clock, event: str, topic: str, group: str) -> None:
-        self._event, self._topic, self._group = event, topic, group
+    def __init__(self, clock: Clock, log: Callable[[BraidError], None]) -> None:
+        self._log = log
         self._backoff = Backoff(clock, first_seconds=FIRST_RETRY_SECONDS, longest_seconds=LONGEST_RETRY_SECONDS)
         self.why: str | None = None
 
     def failed(self, error: BraidError) -> None:
         """A try has failed: `pause` before the next one."""
         if self.why != (why := str(error)):
-            _log.warning(self._event, topic=self._topic, group=self._group, error=error)
+            self._log(error)
             self.why = why
 
     async def pause(self) -> None:
@@ -55,8 +55,14 @@ class LetterErrands:
         self._topic, self._group, self._clock, self._records = topic, group, clock, records
         self._bury, self._publish_again = bury, publish_again
         self._attempt: asyncio.Future[None] | None = None
-        self._burying = _Tries(clock, "dead_letters_delayed", topic, group)
-        self._redriving = _Tries(clock, "redrive_delayed", topic, group)
+        self._burying = _Tries(clock, self._log_burying_failed)
+        self._redriving = _Tries(clock, self._log_redriving_failed)
+
+    def _log_burying_failed(self, error: BraidError) -> None:
+        _log.warning("dead_letters_delayed", topic=self._topic, group=self._group, error=error)
+
+    def _log_redriving_failed(self, error: BraidError) -> None:
+        _log.warning("redrive_delayed", topic=self._topic, group=self._group, error=error)
 
     @property
     def why_not_buried(self) -> str | None:
