@@ -1,6 +1,5 @@
 """Headers of many messages, judged as a column."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,37 +20,49 @@ def first_wrong_headers(headers: pa.Array) -> tuple[int, str] | None:
     if headers.null_count == len(headers):
         return None
     offsets = headers.offsets.to_numpy()
-    names = headers.keys.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    values = headers.items.slice(int(offsets[0]), len(names))
-    rows = np.repeat(np.arange(len(headers)), np.diff(offsets))
-    for row in sorted({*_rows_with_a_name_twice(names, rows), *_rows_with_strange_times(names, values, rows)}):
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    encoded = headers.keys.slice(first, count).dictionary_encode()
+    codes, lengths = encoded.indices.to_numpy(), np.diff(offsets)
+    is_reserved = pc.is_in(pc.ascii_lower(encoded.dictionary), pa.array(TIMES, encoded.dictionary.type))
+    reserved = np.flatnonzero(np.asarray(is_reserved))
+    if not len(reserved) and not _may_have_a_name_twice(codes, lengths):
+        return None
+    rows = np.repeat(np.arange(len(headers)), lengths)
+    doubtful = set(_rows_with_a_name_twice(codes, rows))
+    if len(reserved):
+        times = np.flatnonzero(np.isin(codes, reserved))
+        doubtful.update(_rows_with_strange_times(rows[times], headers.items.slice(first, count).take(pa.array(times))))
+    for row in sorted(doubtful):
         given: Any = headers[row].as_py() or ()
         if (reason := wrong_headers(given)) is not None:
             return row, reason
     return None
 
 
-def _rows_with_a_name_twice(names: pa.Array, rows: "np.ndarray[Any, Any]") -> Iterator[int]:
-    if not len(rows) or not (rows[1:] == rows[:-1]).any():
-        return
-    codes = names.dictionary_encode().indices.to_numpy().astype(np.int64)
-    pairs = np.sort(rows * (int(codes.max()) + 1) + codes)
-    yield from (pairs[1:][pairs[1:] == pairs[:-1]] // (int(codes.max()) + 1)).tolist()
+def _may_have_a_name_twice(codes: "np.ndarray[Any, Any]", lengths: "np.ndarray[Any, Any]") -> bool:
+    """Whether some message may have: false for what most requests are, messages with one or two headers each."""
+    most = int(lengths.max(initial=0))
+    if most < 2:
+        return False
+    if most > 2 or int(lengths.min()) < 2:
+        return True
+    return bool((codes[::2] == codes[1::2]).any())
 
 
-def _rows_with_strange_times(names: pa.Array, values: pa.Array, rows: "np.ndarray[Any, Any]") -> Iterator[int]:
-    """The rows whose reserved headers may not be times, or may be given twice."""
-    lower = pc.ascii_lower(names)
-    for reserved in TIMES:
-        found = np.flatnonzero(np.asarray(pc.equal(lower, reserved)))
-        if not len(found):
-            continue
-        of_rows, texts = rows[found], values.take(pa.array(found))
-        yield from of_rows[1:][of_rows[1:] == of_rows[:-1]].tolist()
-        usual = pc.match_substring_regex(texts, _USUAL_TIME)
-        if _are_times(texts.filter(usual)):
-            of_rows = of_rows[~np.asarray(usual)]
-        yield from of_rows.tolist()
+def _rows_with_a_name_twice(codes: "np.ndarray[Any, Any]", rows: "np.ndarray[Any, Any]") -> list[int]:
+    most = int(codes.max(initial=0)) + 1
+    pairs = np.sort(rows * most + codes)
+    return list((pairs[1:][pairs[1:] == pairs[:-1]] // most).tolist())
+
+
+def _rows_with_strange_times(rows: "np.ndarray[Any, Any]", texts: pa.Array) -> list[int]:
+    """Of the rows of these headers, which have to be times, those that may have none, or more than one or two."""
+    # Both names may be there, and each of them once.
+    several = rows[1:][rows[1:] == rows[:-1]]
+    usual = pc.match_substring_regex(texts, _USUAL_TIME)
+    if _are_times(texts.filter(usual)):
+        rows = rows[~np.asarray(usual)]
+    return [*several.tolist(), *rows.tolist()]
 
 
 def _are_times(texts: pa.Array) -> bool:
