@@ -8,7 +8,8 @@ from urllib.parse import unquote
 import orjson
 import pyarrow as pa
 
-from braidmq import Message, Reference
+from braidmq import Message, Reference, Topic
+from filer.clock import SystemClock
 from filer.errors import InvalidInput
 from filer.times import EPOCH
 from mq.base import exact_json
@@ -31,8 +32,9 @@ class Payload(NamedTuple):
     message: Message
 
 
-def message_batches(stream: InputStream, columns: Columns) -> Iterator[Batch]:
-    """Each line is a message. Raises `CommandFailed` with the line that is none."""
+def message_batches(stream: InputStream, topic: Topic) -> Iterator[Batch]:
+    """Each line is a message for that topic. Raises `CommandFailed` with the line that is none."""
+    columns = Columns(topic.config["key_type"], topic.config["value_type"], SystemClock().now_us())
     for first, lines in blocks(stream):
         messages: list[tuple[str, Any]] = []
         payloads: list[Payload] = []

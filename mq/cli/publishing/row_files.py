@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -16,7 +16,6 @@ from braidmq.json_rows.encoding import rows_to_json
 from braidmq.publish.encoding.outgoing import Headers
 from braidmq.publish.encoding.tables import TablePlan, message_tables
 from filer.clock import SystemClock
-from mq.bodies.rows import Columns
 from mq.cli.failures import CommandFailed
 from mq.cli.publishing.batches import (
     CSV_BLOCK_BYTES,
@@ -30,12 +29,14 @@ from mq.cli.publishing.batches import (
 from mq.cli.publishing.input_forms import Format
 from mq.cli.publishing.input_stream import STDIN, open_input
 from mq.cli.publishing.job import Job
-from mq.cli.publishing.message_batches import Payload, message_batches
 from mq.cli.publishing.progress import Progress
 from mq.cli.publishing.publish_preview import PublishPreview
 from mq.cli.publishing.publish_summary import PublishSummary
 from mq.cli.publishing.read_ahead import read_ahead
 from mq.cli.publishing.resuming import Skip, acknowledged
+
+if TYPE_CHECKING:
+    from mq.cli.publishing.message_batches import Payload
 
 _SLICE_BYTES = 8 * 1024 * 1024
 _JSON_HEADER = {"content-type": "application/json"}
@@ -45,13 +46,12 @@ async def publish_rows(
     client: AsyncClient, job: Job, topic: Topic, name: str, form: Format, skip: Skip, summary: PublishSummary
 ) -> None:
     """Publish the rows of a file. Raises `CommandFailed`, also through `acknowledged`."""
-    columns = _columns_of(topic)
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(name, shown=sys.stderr.isatty() and name != STDIN))
         row = messages = 0
-        async for batch in read_ahead(_batches(job, columns, name, form, progress, stack)):
+        async for batch in read_ahead(_batches(job, topic, name, form, progress, stack)):
             skipped = skip.take(batch.table.num_rows)
-            table, plan = _messages(job, columns, name, batch, row, skipped)
+            table, plan = _messages(job, topic, name, batch, row, skipped)
 
             for start, rows, payload in _parts(table, batch.payloads, skipped):
                 if payload is not None:
@@ -66,8 +66,8 @@ async def publish_rows(
 
 
 def _parts(
-    table: pa.Table, payloads: Sequence[Payload], skipped: int
-) -> Iterator[tuple[int, pa.Table, Payload | None]]:
+    table: pa.Table, payloads: "Sequence[Payload]", skipped: int
+) -> "Iterator[tuple[int, pa.Table, Payload | None]]":
     """The rows in order, with where they begin: those with a payload one by one, and what lies between them."""
     begin = 0
     for payload in payloads:
@@ -114,7 +114,7 @@ async def _publish_table(
 
 
 async def _publish_payload(
-    client: AsyncClient, job: Job, row: pa.Table, payload: Payload, summary: PublishSummary
+    client: AsyncClient, job: Job, row: pa.Table, payload: "Payload", summary: PublishSummary
 ) -> None:
     """Publish a message whose value lies beside the log of the topic it comes from: a copy has one of its own."""
     (given,), times = row.to_pylist(), job.times
@@ -132,23 +132,18 @@ async def _publish_payload(
 
 async def preview_rows(job: Job, topic: Topic, name: str, form: Format, skip: Skip, preview: PublishPreview) -> None:
     """Add the rows of a file to a preview. Raises `CommandFailed`."""
-    columns = _columns_of(topic)
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(name, shown=False))
         row = 0
-        async for batch in read_ahead(_batches(job, columns, name, form, progress, stack)):
-            table, plan = _messages(job, columns, name, batch, row, skip.take(batch.table.num_rows))
+        async for batch in read_ahead(_batches(job, topic, name, form, progress, stack)):
+            table, plan = _messages(job, topic, name, batch, row, skip.take(batch.table.num_rows))
             for messages in message_tables(table, plan, slice_bytes=_SLICE_BYTES):
                 preview.add(messages)
             row += batch.table.num_rows
 
 
-def _columns_of(topic: Topic) -> Columns:
-    return Columns(topic.config["key_type"], topic.config["value_type"], SystemClock().now_us())
-
-
 def _messages(
-    job: Job, columns: Columns, name: str, batch: Batch, first_row: int, skipped: int
+    job: Job, topic: Topic, name: str, batch: Batch, first_row: int, skipped: int
 ) -> tuple[pa.Table, TablePlan]:
     """What is to be published of a batch as a table, and which of its columns is which part of a message."""
     table, key, value, is_json = batch.table.slice(skipped), batch.key, batch.value, batch.is_json
@@ -158,7 +153,7 @@ def _messages(
         values = table[value] if value is not None else _as_json(job, table, first_row)
         table = pa.table({"key": batch.keys.slice(skipped), "value": values})
         key, value, is_json = "key", "value", value is None
-    if columns.value_type == "json" and value is not None and not (is_json or batch.is_message):
+    if topic.config["value_type"] == "json" and value is not None and not (is_json or batch.is_message):
         _check_json(table[value], name, batch.lines and batch.lines[skipped:], first_row)
     headers: Headers = {**_JSON_HEADER, **job.headers} if is_json else job.headers
     if key is None and job.key is not None:
@@ -198,9 +193,7 @@ def _check_json(values: "pa.ChunkedArray[Any]", name: str, lines: Sequence[int] 
             ) from error
 
 
-def _batches(
-    job: Job, columns: Columns, name: str, form: Format, progress: Progress, stack: ExitStack
-) -> Iterator[Batch]:
+def _batches(job: Job, topic: Topic, name: str, form: Format, progress: Progress, stack: ExitStack) -> Iterator[Batch]:
     if form == "parquet":
         if name == STDIN:
             raise CommandFailed("Parquet cannot be read from stdin: save it to a file and give --file")
@@ -219,9 +212,12 @@ def _batches(
         tables = csv_batches(stream, job.fields, nulls=list(job.nulls), as_text=job.as_text)
         return progress.follow(tables, stream.size_bytes, lambda batches: stream.done_behind(batches * CSV_BLOCK_BYTES))
     if form == "messages":
-        lines = message_batches(stream, columns)
+        # Imported here: it brings what decodes bodies, which is of no use to others.
+        from mq.cli.publishing.message_batches import message_batches
+
+        lines = message_batches(stream, topic)
     elif form == "ndjson":
-        lines = ndjson_batches(stream, job.fields, to_json=columns.value_type == "json")
+        lines = ndjson_batches(stream, job.fields, to_json=topic.config["value_type"] == "json")
     else:
         lines = line_batches(stream)
     return progress.follow(lines, stream.size_bytes, lambda _: stream.done_bytes)
