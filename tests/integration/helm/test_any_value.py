@@ -210,6 +210,12 @@ def test_a_release_whose_name_no_service_may_have_is_refused(tmp_path: Path, rel
     assert f"{release} cannot be the name of a Service" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["on", "null", "y"])
+def test_a_name_that_yaml_takes_for_a_switch_stays_a_name(tmp_path: Path, name: str) -> None:
+    found = check_right(render(tmp_path, ON, {"fullnameOverride": name}).stdout)
+    assert one(found, "Deployment", name)["metadata"]["name"] == name
+
+
 @pytest.mark.parametrize("where", ["commonLabels", "podLabels", "zookeeper.podLabels"])
 def test_labels_by_which_pods_are_found_are_not_the_users(tmp_path: Path, where: str) -> None:
     labels = {"app.kubernetes.io/component": "mine"}
