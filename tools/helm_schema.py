@@ -97,9 +97,16 @@ _SELECTED = {
     *("labels", "annotations", "commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "nodeSelector"),
 }
 """Kubernetes' own: names with texts."""
+_QUANTITY = {
+    "type": ["string", "number"],
+    "pattern": "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$",
+}
 _FREE: Mapping[str, Any] = {
     "affinity": {"type": "object"},
-    "resources": {"type": "object", "properties": {name: {"type": "object"} for name in ("limits", "requests")}},
+    "resources": {
+        "type": "object",
+        "properties": {name: {"type": "object", "additionalProperties": _QUANTITY} for name in ("limits", "requests")},
+    },
 }
 """Kubernetes' own: it has a schema itself."""
 _SETTINGS_OF_TEXT = {"cors_origin": {"pattern": r"^(\*|https?://[^\s,]+(,https?://[^\s,]+)*)$"}}
@@ -112,7 +119,7 @@ _JOB = {
         "name": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "maxLength": 15},
         "schedule": {"type": "string"},
         "args": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-        "resources": {"type": "object"},
+        "resources": _FREE["resources"],
     },
 }
 _ALERT = {
