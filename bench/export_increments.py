@@ -45,11 +45,11 @@ def measure(place: str, url: str, table: str, form: str, runs: int, *more: str) 
     command = [MQ, "pipeline", "export", topic, "--to", f"{table}/{form}", "--format", form, "--url", url, *more]
     with Client(url) as client:
         client.create_topic(topic, value_type="json")
-        client.publish_many(topic, [json.dumps({"n": number}) for number in range(MESSAGES)])
+        client.publish_many(topic, [json.dumps({"n": number}).encode() for number in range(MESSAGES)])
         seconds_of(command, environment)
         figures = []
         for number in range(runs):
-            client.publish(topic, json.dumps({"n": number}))
+            client.publish(topic, json.dumps({"n": number}).encode())
             figures.append(seconds_of(command, environment))
     walls, processors = zip(*figures, strict=True)
     print(f"| {place} | {form} | {median(walls):.2f} s | {median(processors):.2f} s |", flush=True)
