@@ -206,12 +206,12 @@ class BulkLoads:
 
     # -- commit --------------------------------------------------------------------------------------------
 
-    async def commit(self, topic: str, load_id: str, files: Sequence[FileClaim]) -> Load:
+    async def commit(self, topic: str, load_id: str, files: Sequence[FileClaim], asker: str = "") -> Load:
         """Check the files, seal the segments, and have them adopted; the load as it was committed, now or before.
 
         Raises `LoadRefused` if a file differs from its claim: then nothing has changed. Raises `NotFound`, `Conflict`,
         and `Repeatable` if the store or an owner did not answer. This broker runs one commit of a load at a time: a
-        repeated request waits for the first one and finds its result.
+        repeated request waits for the first one and finds its result. `asker` is the principal: they take turns.
         """
         try:
             async with self._committing.setdefault((topic, load_id), asyncio.Lock()):
@@ -219,7 +219,7 @@ class BulkLoads:
                 if load.version is None:
                     self._check_open(state, load)
                     _log.info("load_commit_began", topic=topic, load=load_id, files=len(files))
-                    load = await self._commit(state, load, files)
+                    load = await self._commit(state, load, files, asker)
                     _log.info("load_committed", topic=topic, load=load_id, files=len(files), messages=sum(load.ends))
                 return await self._confirmed(topic, load)
         except LoadRefused as error:
@@ -255,11 +255,11 @@ class BulkLoads:
             state, load = await self.find(topic, load_id)
         return state, load
 
-    async def _commit(self, state: TopicState, load: Load, files: Sequence[FileClaim]) -> Load:
+    async def _commit(self, state: TopicState, load: Load, files: Sequence[FileClaim], asker: str) -> Load:
         try:
             ends = segment_ends(load, files)
             pinned = await self._folders.pin(state, load, files, ends)
-            await self._checker.check(pinned)
+            await self._checker.check(pinned, asker)
             sealed = await self._folders.close(state, load, pinned, ends)
             # Only checked files are adopted: a file that was replaced since has never been checked.
             if await self._folders.pin(state, load, files, ends) != pinned:

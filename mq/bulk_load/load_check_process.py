@@ -1,15 +1,18 @@
-"""The process that opens the files of a load: `python -m mq.bulk_load.load_check_process LIMIT_BYTES CPU_SECONDS`.
+"""Opens the files of a load: `python -m mq.bulk_load.load_check_process LIMIT_BYTES CPU_SECONDS TOTAL_SECONDS`.
 
 It takes jobs on its standard input, and asks for bytes of files on its standard output. So it needs no credentials of
 the store, and no network connection. Every frame is four bytes of length and as many bytes of content. The process may
 take `LIMIT_BYTES` more memory than at its start, and `CPU_SECONDS` of processor time for the bytes of one request: then
-SIGPROF ends it. It also ends when its input does, so with the broker.
+SIGPROF ends it. Of all of them it may take `TOTAL_SECONDS`: then SIGXCPU ends it. It also ends when its input does, so
+with the broker.
 """
 
+import math
 import os
 import resource
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +28,7 @@ from filer.refused_imports import keep_pandas_out
 NICENESS = 10
 
 
-def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int, cpu_seconds: float) -> None:
+def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int, cpu_seconds: float, total_seconds: int) -> None:
     """Check files until the input ends."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -34,8 +37,12 @@ def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int, cpu_seconds: float
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     most = _address_space_bytes() + limit_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    began_seconds = time.process_time()
+    total = math.ceil(began_seconds) + total_seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (total, total + 1))
     while job := _read(jobs):
-        _write(answers, _check(orjson.loads(job), jobs, answers, cpu_seconds))
+        answer = _check(orjson.loads(job), jobs, answers, cpu_seconds)
+        _write(answers, {**answer, "cpu_seconds": time.process_time() - began_seconds})
 
 
 def _check(job: Any, jobs: BinaryIO, answers: BinaryIO, cpu_seconds: float) -> dict[str, object]:
@@ -72,4 +79,4 @@ def _address_space_bytes() -> int:
 
 if __name__ == "__main__":
     keep_pandas_out()
-    main(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]), float(sys.argv[2]))
+    main(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,12 +17,17 @@ from filer.bulk_load.load_segment import LoadSegment
 from filer.bulk_load.row_group_lots import MOST_PAGES, MOST_RANGES, Ranges
 from filer.errors import LoadRefused, ObjectNotFound, OutcomeUnknown
 from filer.stores.store import Store
+from mq.bulk_load.check_lanes import Lane
 
 MIB = 1024 * 1024
 LIMIT_BYTES = 512 * MIB
 """Memory that a process may take after its start: for a row group as stored, inflated and decoded."""
-AT_ONCE = 2
+SHORT_AT_ONCE = LONG_AT_ONCE = 1
 READS_AT_ONCE = 8
+SHORT_BYTES, SHORT_SECONDS, SHORT_WAIT_SECONDS = 64 * MIB, 2, 5.0
+"""A load of so few bytes, as stored, is tried shortly first: for so much processor time, and no longer in all."""
+LONG_SECONDS, SECONDS_PER_MIB = 20, 4
+"""Processor time that a load may take: so much, and more for each MiB as stored. Most take a tenth of a second."""
 CPU_SECONDS = 60.0
 """Processor time of a process between two requests or answers. The largest row group takes about a second."""
 SILENT_SECONDS = 600.0
@@ -51,8 +57,15 @@ class PinnedFile:
     segment: LoadSegment
 
 
+class _OutOfTime(Exception):
+    """The process has had all the processor time that it was given."""
+
+
 class LoadChecker:
     """Checks the files of each load one after the other, in a process per load; few loads at once.
+
+    What takes long waits for others of its kind, a file at a time, and never keeps short loads waiting: a file of some
+    kilobytes may take as long as one of gigabytes. Principals take turns.
 
     The process asks for ranges of bytes, at most those of one row group at a time: that limits this broker's memory per
     load.
@@ -68,23 +81,54 @@ class LoadChecker:
     ) -> None:
         self._store, self._limit_bytes = store, limit_bytes
         self._cpu_seconds, self._silent_seconds = cpu_seconds, silent_seconds
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._short, self._long = Lane(SHORT_AT_ONCE), Lane(LONG_AT_ONCE)
         self._reading = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def check(self, files: Sequence[PinnedFile]) -> None:
+    async def check(self, files: Sequence[PinnedFile], asker: str = "") -> None:
         """Raises `LoadRefused`, which names the first file that differs from its claim, and `StoreError`.
 
-        Raises `OutcomeUnknown` if this machine was too busy to finish the check.
+        Raises `OutcomeUnknown` if this machine was too busy to finish the check. `asker` is the principal.
         """
-        async with self._gate, self._process() as process:
-            for file in files:
+        size_bytes = sum(file.claim.size_bytes for file in files)
+        left = deque(files)
+        if size_bytes <= SHORT_BYTES:
+            async with self._short.turn(asker), self._process(SHORT_SECONDS) as process:
+                with contextlib.suppress(_OutOfTime, TimeoutError):
+                    async with asyncio.timeout(SHORT_WAIT_SECONDS):
+                        while left:
+                            await self._check_next(process, left)
+        left_seconds: float = LONG_SECONDS + SECONDS_PER_MIB * size_bytes // MIB
+        while left:
+            left_seconds -= await self._check_some(left, asker, left_seconds)
+
+    async def _check_some(self, left: "deque[PinnedFile]", asker: str, left_seconds: float) -> float:
+        """Check the next file, and others behind it while no other load waits; the processor time that it took."""
+        used_seconds, file = 0.0, left[0]
+        async with self._long.turn(asker), self._process(max(1, round(left_seconds))) as process:
+            while left and (file is left[0] or not self._long.is_awaited):
                 try:
-                    await self._check(process, file)
-                except LoadRefused as error:
-                    raise LoadRefused(f"{file.key}: {error}") from error
+                    used_seconds = await self._check_next(process, left)
+                except _OutOfTime as error:
+                    raise LoadRefused(
+                        f"{left[0].key}: the load takes more processor time than it may for its size, which is "
+                        f"{LONG_SECONDS} s and {SECONDS_PER_MIB} s for each MiB"
+                    ) from error
+        return used_seconds
+
+    async def _check_next(self, process: asyncio.subprocess.Process, left: "deque[PinnedFile]") -> float:
+        """Check the first of the files that are left, which is none of them then.
+
+        Returns the processor time that the process has taken since its start.
+        """
+        try:
+            used_seconds = await self._check(process, left[0])
+        except LoadRefused as error:
+            raise LoadRefused(f"{left[0].key}: {error}") from error
+        left.popleft()
+        return used_seconds
 
     @contextlib.asynccontextmanager
-    async def _process(self) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def _process(self, total_seconds: int) -> AsyncIterator[asyncio.subprocess.Process]:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         # Arrow's own allocators reserve far more address space than they use, and the limit counts address space.
         environment |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", **_MALLOC}
@@ -94,6 +138,7 @@ class LoadChecker:
             "mq.bulk_load.load_check_process",
             str(self._limit_bytes),
             str(self._cpu_seconds),
+            str(total_seconds),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -106,7 +151,7 @@ class LoadChecker:
             _kill(process)
             await process.wait()
 
-    async def _check(self, process: asyncio.subprocess.Process, file: PinnedFile) -> None:
+    async def _check(self, process: asyncio.subprocess.Process, file: PinnedFile) -> float:
         try:
             answer = await self._ask(
                 process, orjson.dumps({"claim": asdict(file.claim), "segment": asdict(file.segment)})
@@ -121,10 +166,14 @@ class LoadChecker:
             raise LoadRefused(await self._why_it_ended(process)) from error
         if "ok" not in answer:
             raise LoadRefused(answer["refused"])
+        return float(answer["cpu_seconds"])
 
     async def _why_it_ended(self, process: asyncio.subprocess.Process) -> str:
         _kill(process)  # if it has ended by itself, this changes nothing
-        if await process.wait() == -signal.SIGPROF:
+        ended_by = -await process.wait()
+        if ended_by == signal.SIGXCPU:
+            raise _OutOfTime
+        if ended_by == signal.SIGPROF:
             return f"it takes more than {self._cpu_seconds:g} s of processor time to decode a part of it"
         # Where Arrow cannot report a failed allocation, it ends the process.
         most = f"{self._limit_bytes // MIB} MiB"

@@ -19,7 +19,7 @@ from mq.bulk_load.bulk_loads import MOST_FILE_BYTES, URL_SECONDS, FileTarget, co
 from mq.bulk_load.load_folders import MOST_FILES
 from mq.http.json_body import JsonBody, M, body_in_steps, body_schema, parse_body
 from mq.http.large_bodies import large_body
-from mq.http.principals import presigned_seconds
+from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.limits.steps import in_turns
@@ -120,7 +120,9 @@ def loads_router(broker: Broker) -> APIRouter:
         _refuse_draining(broker)
         wanted = await parsed(request, CommitRequest, MOST_FILES)
         files = [FileClaim(each.segment, each.base_offset, each.count, each.size) for each in wanted.files]
-        return json_response(_committed(await broker.loads.commit(topic, _checked_id(load), files)))
+        return json_response(
+            _committed(await broker.loads.commit(topic, _checked_id(load), files, principal_of(request).name))
+        )
 
     @router.get(path + "/{load}")
     async def describe(topic: str, load: _LoadId) -> Response:

@@ -89,7 +89,7 @@ class InlineChecker:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def check(self, files: Sequence[PinnedFile]) -> None:
+    async def check(self, files: Sequence[PinnedFile], asker: str = "") -> None:
         for file in files:
             fetched = await self._store.get(file.key)
             if fetched.info.etag != file.etag:

@@ -1,9 +1,11 @@
 """The process in which files of a load are opened: bounded in memory and time, and gone afterwards."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +15,16 @@ from filer.bulk_load.load_check import FileClaim
 from filer.bulk_load.load_files import LoadFile, load_files
 from filer.bulk_load.load_segment import LoadSegment
 from filer.errors import LoadRefused, OutcomeUnknown
+from filer.format.segment_file import mark_json
 from filer.stores.memory_store import MemoryStore
-from mq.bulk_load.load_checker import LoadChecker, PinnedFile, kill_group
+from mq.bulk_load import load_checker
+from mq.bulk_load.load_checker import SHORT_WAIT_SECONDS, LoadChecker, PinnedFile, kill_group
 from tests.support.broker.broker_process import broker_environment
 from tests.support.topic.broken_load_files import rewritten, with_column
 
 MIB = 1024 * 1024
 SEGMENT = LoadSegment("x", 7, 0, 65_536, 5)
+OF_JSON = replace(SEGMENT, value_type="json")
 KEY = "topics/t/segments/segment=7/0.parquet"
 
 
@@ -124,8 +129,51 @@ async def test_a_file_that_changes_while_it_is_read(store: MemoryStore) -> None:
 
 def test_it_ends_with_its_input() -> None:
     """A broker that is killed leaves none behind."""
-    command = [sys.executable, "-m", "mq.bulk_load.load_check_process", "1000000", "60"]
+    command = [sys.executable, "-m", "mq.bulk_load.load_check_process", "1000000", "60", "60"]
     ended = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False, env=broker_environment({})
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+def small_file_of_95_mb() -> bytes:
+    """Values of JSON that compress to some kilobytes, and take seconds to look at."""
+    (file,) = load_files([pa.table({"value": ["0"] * 96})], OF_JSON, file_bytes=1 << 40)
+    change = with_column("value", lambda _: ["[" + "[]," * 330_000 + "[]]"] * 96)
+    return rewritten(file, lambda table: mark_json(change(table)), rows_each=48)
+
+
+async def pinned_of_json(store: MemoryStore, data: bytes, count: int, key: str) -> PinnedFile:
+    file = await pinned(store, data, count, key)
+    return replace(file, segment=OF_JSON)
+
+
+async def test_loads_that_take_long_keep_no_short_one_waiting(store: MemoryStore) -> None:
+    """Two of some kilobytes kept a load of one row waiting for 30 s."""
+    data = small_file_of_95_mb()
+    assert len(data) < 200_000
+    checker = LoadChecker(store)
+    hostile = [await pinned_of_json(store, data, 96, f"{KEY}-{number}") for number in range(8)]
+    attacks = [asyncio.create_task(checker.check(hostile, "mallory")) for _ in range(2)]
+    await asyncio.sleep(0)
+    good = await pinned(store, file_of().data.to_pybytes(), key=f"{KEY}-good")
+    began_seconds = asyncio.get_running_loop().time()
+    try:
+        await checker.check([good], "ann")
+        assert not any(attack.done() for attack in attacks)
+        assert asyncio.get_running_loop().time() - began_seconds < 3 * SHORT_WAIT_SECONDS
+    finally:
+        for attack in attacks:
+            attack.cancel()
+        await asyncio.gather(*attacks, return_exceptions=True)
+
+
+async def test_a_load_has_as_much_processor_time_as_it_is_large(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_checker, "SHORT_SECONDS", 1)
+    monkeypatch.setattr(load_checker, "LONG_SECONDS", 1)
+    data = small_file_of_95_mb()
+    hostile = [await pinned_of_json(store, data, 96, f"{KEY}-{number}") for number in range(8)]
+    with pytest.raises(LoadRefused, match=r"0\.parquet-\d: the load takes more processor time .* 1 s and 4 s for each"):
+        await LoadChecker(store).check(hostile)
