@@ -8,6 +8,7 @@ from braidmq.command_words import in_command_words
 from filer.errors import BraidError
 from filer.plain_messages import plain_message
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
+from mq.cli.terminal_text import escaped
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -55,4 +56,4 @@ def say(message: str) -> None:
     """Print one line on stderr."""
     line = " ".join(message.split())
     if line:
-        sys.stderr.write(f"mq: {line}\n")
+        sys.stderr.write(f"mq: {escaped(line) if sys.stderr.isatty() else line}\n")

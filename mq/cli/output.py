@@ -14,6 +14,7 @@ from filer.clock import Clock
 from filer.plain_tables import table_lines, text_width, with_bold_names
 from mq.cli.failures import say
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
+from mq.cli.terminal_text import TerminalText
 
 _WITHOUT_BOLD = (None, "", "dumb", "unknown")
 _LOOK_SECONDS = 0.2
@@ -21,7 +22,7 @@ _LOOK_SECONDS = 0.2
 
 def print_json(answer: Any) -> None:
     """Print one JSON document on one line."""
-    write_out(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
+    write_text(orjson.dumps(answer, option=orjson.OPT_UTC_Z) + b"\n")
 
 
 def print_deleted(name: str, what: str, *, as_json: bool) -> None:
@@ -47,7 +48,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
             return
         if os.environ.get("TERM") not in _WITHOUT_BOLD:
             lines = with_bold_names(lines)
-    print_lines(*lines)
+    _write_lines(lines)
 
 
 def _print_folded(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> None:
@@ -65,11 +66,16 @@ def _print_folded(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric
     console = Console(highlight=False, markup=False)
     with console.capture() as capture:
         console.print(table)
-    print_lines(*(line.rstrip() for line in capture.get().splitlines()))
+    _write_lines(line.rstrip() for line in capture.get().splitlines())
 
 
 def print_lines(*lines: str) -> None:
     """Print lines of text."""
+    write_text("".join(f"{line}\n" for line in lines).encode())
+
+
+def _write_lines(lines: Iterable[str]) -> None:
+    """Print lines of a table, whose cells are `shown`, and whose names may be bold."""
     write_out("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -105,6 +111,11 @@ def write_out(block: bytes | memoryview) -> None:
     """Write to stdout and flush. Raises `OutputClosed` if the reader has closed it, and `OutputFailed`."""
     sys.stdout.buffer.write(block)
     sys.stdout.buffer.flush()
+
+
+def write_text(block: bytes | memoryview) -> None:
+    """As `write_out`, of what others may have written: on a terminal it controls nothing."""
+    write_out(TerminalText().shown(block) if sys.stdout.isatty() else block)
 
 
 @contextmanager

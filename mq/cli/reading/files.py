@@ -11,7 +11,7 @@ from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.input.moments import Start, start_of
 from mq.cli.options import DEFAULT_URL, Json, Timeout, TopicName, Url
-from mq.cli.output import print_json, print_lines, print_table, size, write_out
+from mq.cli.output import print_json, print_lines, print_table, size, write_text
 from mq.cli.reading.queries.engines import PERSISTENT_QUERIES, QUERIES, Engine
 from mq.cli.reading.queries.stored_topic import stored_topic
 
@@ -67,7 +67,7 @@ def cat(
         async for file in client.files(topic, from_=begin):
             if segment is None or file.segment == segment:
                 for table in tables_of(file):
-                    write_out(form.page(table))
+                    write_text(form.page(table))
 
     with_client(url, timeout, work, ends_with_reader=True)
 

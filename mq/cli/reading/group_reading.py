@@ -8,7 +8,7 @@ import pyarrow as pa
 from braidmq import AsyncClient, Message
 from braidmq.consume.signals import stopped_by_signals
 from mq.cli.failures import say
-from mq.cli.output import write_out
+from mq.cli.output import write_text
 from mq.cli.reading.message_forms import Columns, form_of
 from mq.cli.reading.output import columns_of, print_page
 from mq.cli.reading.reading import Form, Membership
@@ -31,14 +31,14 @@ async def print_as_member(client: AsyncClient, reading: Membership, name: Form) 
     loop = asyncio.get_running_loop()
     async with consumer:
         with stopped_by_signals(lambda: loop.call_soon_threadsafe(consumer.stop)):
-            write_out(form.head)
+            write_text(form.head)
             while left is None or left > 0:
                 most = _MOST_AT_ONCE if left is None else min(left, _MOST_AT_ONCE)
                 if not (messages := await consumer.take_some(most)):
                     break
                 await print_page(client, reading.topic, rows_of(messages, columns), form)
                 left = None if left is None else left - len(messages)
-            write_out(form.tail)
+            write_text(form.tail)
             if left == 0:
                 await consumer.commit()  # nothing is asked for after the last ones, which tells that they are done
     if consumer.fenced:

@@ -1,5 +1,6 @@
 """What `mq subscribe` makes of a reading: messages on stdout, or a Parquet file."""
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -11,22 +12,23 @@ import pyarrow as pa
 from braidmq import AsyncClient, Message, Reference
 from filer.clock import Clock
 from filer.topic.topic_config import TopicConfig
-from mq.cli.output import write_out
+from mq.cli.output import write_out, write_text
 from mq.cli.reading.message_forms import Columns, MessageForm, ValuesForm, form_of
 from mq.cli.reading.read_topic import read
 from mq.cli.reading.reading import Form, Reading
+from mq.cli.terminal_text import TerminalText
 
 
 async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, name: Form) -> None:
     """Print its messages in the form of that name."""
     form = form_of(name, reading.topic, await columns_of(client, reading.topic))
     async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
-        write_out(form.head)
+        write_text(form.head)
         try:
             async for rows in pages:
                 await print_page(client, reading.topic, rows, form)
         finally:
-            write_out(form.tail)
+            write_text(form.tail)
 
 
 async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, path: Path) -> None:
@@ -65,16 +67,17 @@ async def print_page(client: AsyncClient, topic: str, rows: pa.Table, form: Mess
     done = 0
     if isinstance(form, ValuesForm) and rows["_ref"].null_count < rows.num_rows:
         for row in np.flatnonzero(rows["_ref"].is_valid().to_numpy()).tolist():
-            write_out(form.page(rows.slice(done, row - done)))
+            write_text(form.page(rows.slice(done, row - done)))
             await _print_payload(client, topic, rows.slice(row, 1).to_pylist()[0])
-            write_out(form.end)
+            write_text(form.end)
             done = row + 1
-    write_out(form.page(rows.slice(done)))
+    write_text(form.page(rows.slice(done)))
 
 
 async def _print_payload(client: AsyncClient, topic: str, row: dict[str, Any]) -> None:
     ref = Reference(row["_ref"]["uri"], row["_ref"]["size"], row["_ref"]["etag"], row["_ref"]["sha256"])
     message = Message(topic, row["segment"], row["_offset"], row["_timestamp"], row["key"], None, ref=ref)
     async with client.open(message) as payload:
+        shown = TerminalText() if sys.stdout.isatty() else None
         async for chunk in payload:
-            write_out(chunk)
+            write_out(chunk if shown is None else shown.shown(chunk, is_last=False))

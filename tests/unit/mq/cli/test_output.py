@@ -2,7 +2,9 @@ import re
 
 import pytest
 
-from mq.cli.output import print_json, print_table, shown, size
+from mq.cli.failures import say
+from mq.cli.output import print_json, print_lines, print_table, shown, size, write_text
+from mq.cli.terminal_text import TerminalText
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,32 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_folded(
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 40
     assert "".join(lines).count("x") == 100 and len(lines) > 5
+
+
+HOSTILE = "a\x1b]0;owned\x07\r\x9b2J\x7f\u202eé\tb\n"
+HARMLESS = "a\\x1b]0;owned\\x07\\x0d\\x9b2J\\x7f\\u202eé\tb\n"
+
+
+def test_what_others_have_written_controls_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    write_text(HOSTILE.encode())
+    print_lines(HOSTILE.rstrip("\n"))
+    print_json({"value": "\x9b\x7f"})
+    say(HOSTILE)
+    told = capsys.readouterr()
+    assert told.out == HARMLESS * 2 + '{"value":"\\x9b\\x7f"}\n'
+    assert "\\x1b]0;owned\\x07" in told.err and told.err.rstrip("\n").isprintable()
+
+
+def test_where_output_is_piped_bytes_stay_as_they_are(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_text(HOSTILE.encode() + b"\xff")
+    assert capfdbinary.readouterr().out == HOSTILE.encode() + b"\xff"
+
+
+def test_a_character_that_is_cut_between_two_pieces_is_shown_whole() -> None:
+    text, pieces = TerminalText(), ("日本\x1b".encode() + b"\xff").partition(b"\xa5")
+    found = b"".join(text.shown(each, is_last=False) for each in pieces) + text.shown(b"")
+    assert found.decode() == "日本\\x1b\\xff"
