@@ -91,6 +91,7 @@ class SegmentWriter(HasWriterState):
         self.inheritance = Inheritance(context.clock, index, inherit)
         self._context, self._on_stored, self._on_stopped = context, on_stored, on_stopped
         self._on_unstored, self._abandoned_bytes = on_unstored, 0
+        self._is_sealed_by_others = False
         clock, settings = context.clock, context.settings
         self._is_replicated = replication is not None
         self._acks = acknowledgements(ref.segment, replication, on_refused=self._refused)
@@ -139,6 +140,8 @@ class SegmentWriter(HasWriterState):
         return self._queue.gather(single, size_bytes, together)
 
     def _check_open(self) -> None:
+        if self._is_sealed_by_others:
+            raise SegmentMoved()
         if self.state is not WriterState.OPEN:
             raise SegmentMoved() if self.has_stopped else SegmentSealed()
 
@@ -228,8 +231,9 @@ class SegmentWriter(HasWriterState):
         """Record that topic.json says that the segment is sealed: nothing more of it will be stored.
 
         If another broker has sealed it, a put under way is not cancelled: only its outcome shows whether its messages
-        were stored.
+        were stored. But no message is accepted any more: other brokers may send some by what they knew.
         """
+        self._is_sealed_by_others = self._is_sealed_by_others or self.is_open
         if self.is_open and not self._queue.unstored():
             self._stop(SegmentMoved("another broker has sealed it"))
         self.unflushed = ()

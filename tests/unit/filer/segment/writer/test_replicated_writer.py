@@ -408,6 +408,11 @@ async def test_a_busy_owner_answers_by_the_outcome_of_its_put(world: SegmentWorl
     assert (await world.flush_and_seal()).end == 1
     world.writer.note_sealed()
     assert world.writer.state is WriterState.OPEN
+    # Whose broker knows no better yet is told so: the windows of a segment that is sealed are not at hand any more.
+    world.writer.index.forget_windows()
+    for request in (None, REQUEST):
+        with pytest.raises(SegmentMoved):
+            world.append(b"y", request=request)
     world.store.release()
     assert offset_of(await stored) == 0
     world.writer.note_sealed()
