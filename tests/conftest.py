@@ -11,6 +11,7 @@ from hypothesis import settings
 from mq.process.garbage import spare_what_is_loaded
 from mq.process.memory_pool import choose_memory_pool
 from tests.support.analysed_once import analyse_endpoints_once
+from tests.support.net.served_tests import collect_garbage
 from tests.support.net.shared_certificates import share_certificates
 from tests.support.spark.session import spark_session, start_java_quickly
 from tests.support.spark.spark_python import start_python_quickly
@@ -49,6 +50,14 @@ def pytest_collection() -> Generator[None, object, object]:
         collected = yield
     spare_what_is_loaded()
     return collected
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Have the test that leaves a connection unclosed be the one that fails."""
+    done = yield
+    collect_garbage(item.config)
+    return done
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
