@@ -41,6 +41,15 @@ class Decided:
     held: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A claim of so many messages of which nobody has told what became of it."""
+
+    most: int
+    asked_at: float
+    ended_at: float
+
+
 @dataclass(slots=True)
 class QueueHistory:
     """All of it, in the order in which it was written down."""
@@ -48,6 +57,7 @@ class QueueHistory:
     published: list[Published] = field(default_factory=list)
     delivered: list[Delivered] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
+    unanswered: list[Unanswered] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     wrong_answers: list[str] = field(default_factory=list)
     scattered: int = 0

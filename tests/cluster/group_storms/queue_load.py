@@ -13,12 +13,12 @@ from tests.cluster.group_storms.asking import Asking
 from tests.cluster.group_storms.common_history import Fault, Published
 from tests.cluster.group_storms.parts import Part, by_claim, one_by_one
 from tests.cluster.group_storms.publishing import Kind, Publishing
-from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
+from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory, Unanswered
 from tests.cluster.group_storms.queue_verdict import around, judge
+from tests.cluster.group_storms.terms import END_SECONDS, Terms
 from tests.cluster.group_storms.verdict import Verdict
 from tests.support.cluster.cluster import Cluster
 
-LEASE_SECONDS = 2.0
 DELAY_SECONDS = 1.0
 SCATTERED_CHANCE, WHOLE_CHANCE = 0.4, 0.5
 OTHERS = 100
@@ -45,7 +45,9 @@ class QueueLoad:
         workers: int = 6,
         group_of_topics: str | None = None,
         scattered: bool = True,
+        terms: Terms | None = None,
     ) -> None:
+        self._terms = terms or Terms()
         self.topic, self._order, self._scattered = topic, order, scattered
         self._group_of_topics, self._other = group_of_topics, f"{topic}-other"
         self.topics = (group_of_topics or topic,)
@@ -78,7 +80,12 @@ class QueueLoad:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """A context in which they run. At its end all is done. Raises `TimeoutError` if it does not get so."""
-        settings = {"lease_seconds": LEASE_SECONDS, "backoff_seconds": [0.1], "max_deliveries": 1000}
+        settings = {
+            "lease_seconds": self._terms.lease_seconds,
+            "backoff_seconds": [0.1],
+            "max_deliveries": self._terms.max_deliveries,
+            "max_in_flight": self._terms.max_in_flight,
+        }
         await self._asking.until_answered("PUT", self._group, json=settings | {"order": self._order})
         publishers = [asyncio.create_task(self._publishing.publish(number)) for number in range(self._publishers)]
         if self._group_of_topics is not None:
@@ -119,7 +126,8 @@ class QueueLoad:
 
     async def verdict(self) -> Verdict:
         """Whether all this may be."""
-        return judge(self.history, await self.dead_values(), order=self._order)
+        letters = await self.dead_values()
+        return judge(self.history, letters, order=self._order, terms=self._terms)
 
     def around(self, complaint: str) -> list[str]:
         """Everything that was seen of what a complaint names."""
@@ -147,11 +155,15 @@ class QueueLoad:
         return f"/v1/topics/{self.topic}/groups/g"
 
     async def _until_done(self) -> None:
-        """Wait until nothing is left in the group."""
-        async with asyncio.timeout(120):
+        """Wait until nothing is left in the group, but what nobody may get while leases run."""
+        async with asyncio.timeout(END_SECONDS):
             while True:
                 told = (await self._asking.until_answered("GET", self._group)).json()
-                if not told["lag"]["messages"]:
+                left = 0
+                if self._terms.outlasts:
+                    delivered = {each.value for each in self.history.delivered}
+                    left = sum(each.value not in delivered for each in self.history.published)
+                if told["lag"]["messages"] + told.get("delayed", 0) <= left:
                     return
                 await asyncio.sleep(0.2)
 
@@ -163,22 +175,24 @@ class QueueLoad:
             given = await self._claim()
             if given is None:
                 return
+            await asyncio.sleep(self._terms.pause_seconds)
             if given:
                 poison |= {each.value for each in self.history.published[-1000:] if each.is_poison}
                 await self._decide_on(given, poison)
 
     async def _claim(self) -> list[Given] | None:
         """What it is given, mostly nothing. None: it was answered what may not be."""
-        asked: dict[str, Any] = {"max": self._chance.choice([1, 3, 30]), "wait": 1}
+        asked: dict[str, Any] = {"max": self._chance.choice(self._terms.most), "wait": 1}
         is_arrow, asked_at = self._scattered and self._chance.random() < SCATTERED_CHANCE, time.monotonic()
         if is_arrow:
             asked["scattered"] = True
         headers = {"accept": ARROW} if is_arrow else {}
         # What a claim whose answer is lost has given out comes again by itself.
         answer = await self._asking.once("POST", f"{self._group}/claims", json=asked, headers=headers)
-        if answer is None:
-            return []
         received_at = time.monotonic()
+        if answer is None:
+            self.history.unanswered.append(Unanswered(asked["max"], asked_at, received_at))
+            return []
         if answer.status_code != 200:
             self.history.wrong_answers.append(f"claims: {answer.text}")
             return None
@@ -189,15 +203,24 @@ class QueueLoad:
         number = next(self._answers)
         self.history.scattered += sum(part.is_scattered for part in by_claim(found))
         self.history.delivered += [
-            Delivered(each.message, each.value, each.deliveries, number, place, asked_at, received_at, LEASE_SECONDS)
+            Delivered(
+                each.message,
+                each.value,
+                each.deliveries,
+                number,
+                place,
+                asked_at,
+                received_at,
+                self._terms.lease_seconds,
+            )
             for place, each in enumerate(found)
         ]
         return found
 
     async def _decide_on(self, given: Sequence[Given], poison: set[str]) -> None:
         """Ack, mostly; be late sometimes, give back, or give up. Acks are sometimes sent twice."""
-        if self._chance.random() < 0.04:
-            await asyncio.sleep(LEASE_SECONDS * 1.3)
+        if self._chance.random() < 0.04 and not self._terms.outlasts:
+            await asyncio.sleep(self._terms.lease_seconds * 1.3)
         dead = [each for each in given if each.value in poison]
         rest = [each for each in given if each.value not in poison]
         if dead:

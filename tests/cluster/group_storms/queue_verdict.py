@@ -2,35 +2,93 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
+from tests.cluster.group_storms.terms import Terms
 from tests.cluster.group_storms.verdict import Verdict
 
 LATE_SECONDS = 1.0
 """A delay is kept to within a second."""
 EARLY_SECONDS = 0.01
+KILLED_SECONDS = 0.5
+"""All brokers are dead so long after a fault has begun."""
 HAND_OVERS = ("split", "merge", "rolling-restart")
 """The coordinator that ends writes its leases down for the next one: they go on."""
 
 
-def judge(history: QueueHistory, dead_values: Sequence[str], *, order: str) -> Verdict:
+def judge(history: QueueHistory, dead_values: Sequence[str], *, order: str, terms: Terms) -> Verdict:
     """The verdict. `dead_values` are those of the dead-letter topic."""
     complaints = [
         *history.wrong_answers,
-        *_ends(history, dead_values),
+        *_ends(history, dead_values, terms),
+        *(_withheld(history, dead_values, order=order) if terms.outlasts else ()),
+        *(_over_limit(history, terms) if _kills_all(history) else ()),
+        *(_never_received(history, dead_values) if _kills_all(history) else ()),
         *_strangers(history),
         *_two_acks(history.decided),
         *_forgotten_acks(history),
         *_counts(history.delivered),
         *_early(history),
         *_overlaps(history, during_faults=False),
-        *(_out_of_order(history) if order == "key" else ()),
+        *(_out_of_order(history, set(dead_values)) if order == "key" else ()),
     ]
     return Verdict(complaints, _figures(history, dead_values))
 
 
-def _ends(history: QueueHistory, dead_values: Sequence[str]) -> Iterator[str]:
+def _kills_all(history: QueueHistory) -> bool:
+    """Whether no coordinator has outlived the brokers that pass its answers on, or lives on as a zombie."""
+    return {fault.name for fault in history.faults} <= {"kill-all"}
+
+
+def _withheld(history: QueueHistory, dead_values: Sequence[str], *, order: str) -> Iterator[str]:
+    """What was never handed out waits for no lease: only what a claim was to get as all brokers were killed.
+
+    In the order of keys, all that stands behind such a message waits with it.
+    """
+    seen = {each.value for each in history.delivered} | set(dead_values)
+    left = [each for each in history.published if each.value not in seen]
+    count = len({each.key for each in left}) if order == "key" else len(left)
+    under_way = sum(
+        claim.most
+        for claim in history.unanswered
+        if any(
+            claim.asked_at <= fault.began_at + KILLED_SECONDS <= claim.ended_at + 2 * KILLED_SECONDS
+            for fault in history.faults
+        )
+    )
+    if count > under_way:
+        yield f"{count} are withheld, and {under_way} were being claimed: {[each.value for each in left[:10]]}"
+
+
+def _never_received(history: QueueHistory, dead_values: Sequence[str]) -> Iterator[str]:
+    """The death of brokers makes no dead letters."""
+    received = {each.value for each in history.delivered}
+    for value in dead_values:
+        if value not in received:
+            yield f"{value!r} has a dead letter, and nobody has received it"
+
+
+def _over_limit(history: QueueHistory, terms: Terms) -> Iterator[str]:
+    """No more messages are with consumers for certain than the limit."""
+    ended: dict[tuple[str, int], float] = {}
+    for decision in history.decided:
+        place = (decision.message, decision.deliveries)
+        ended[place] = min(decision.sent_at, ended.get(place, decision.sent_at))
+    changes: list[tuple[float, int]] = []
+    for each in history.delivered:
+        until = min(each.asked_at + each.lease_seconds, ended.get((each.message, each.deliveries), float("inf")))
+        if each.received_at < until:
+            changes += [(each.received_at, 1), (until, -1)]
+    count = 0
+    for at, change in sorted(changes):
+        count += change
+        if count > terms.max_in_flight:
+            yield f"{count} messages were with consumers at {at:.3f}"
+            return
+
+
+def _ends(history: QueueHistory, dead_values: Sequence[str], terms: Terms) -> Iterator[str]:
     """Every message is acked, or dead with its dead letter, and there once."""
     ids: dict[str, set[str]] = defaultdict(set)
     for each in history.delivered:
@@ -42,7 +100,9 @@ def _ends(history: QueueHistory, dead_values: Sequence[str]) -> Iterator[str]:
         if len(found) > 1:
             yield f"{published.value!r} is stored as {sorted(found)}"
         is_acked = bool(found & acked)
-        if letters[published.value] + is_acked != 1:
+        # What may be withheld, is judged by itself.
+        fewest = 0 if terms.outlasts and not found else 1
+        if not fewest <= letters[published.value] + is_acked <= 1:
             yield f"{published.value!r} was acked {is_acked:d} times and has {letters[published.value]} dead letters"
     for value in letters.keys() - {each.value for each in history.published}:
         yield f"{value!r} has a dead letter, and nobody has published it"
@@ -122,12 +182,19 @@ def _overlaps(history: QueueHistory, *, during_faults: bool) -> Iterator[str]:
                 yield f"{each.message} was with two consumers for {until - each.received_at:.3f} s"
 
 
-def _out_of_order(history: QueueHistory) -> Iterator[str]:
+def _out_of_order(history: QueueHistory, dead_values: Container[str]) -> Iterator[str]:
     """A message of a key comes only when those ahead of it are done, or come ahead of it in the same answer.
 
-    It is done no earlier than somebody has sent the ack of it, or has given it up.
+    It is done no earlier than somebody has sent the ack of it, or has given it up. One that was delivered too often is
+    done no earlier than somebody has released it, or its lease was over.
     """
     done_from: dict[str, float] = {}
+    dead = {each.message for each in history.delivered if each.value in dead_values}
+    ends = [(each.message, each.sent_at) for each in history.decided if each.verb == "releases"]
+    ends += [(each.message, each.asked_at + each.lease_seconds) for each in history.delivered]
+    for message, at in ends:
+        if message in dead:
+            done_from[message] = min(at, done_from.get(message, at))
     for decision in history.decided:
         if decision.verb in ("acks", "dead") and decision.held:
             done_from[decision.message] = min(decision.sent_at, done_from.get(decision.message, decision.sent_at))

@@ -5,6 +5,10 @@ and merged; ZooKeeper and the store go away. A queue group of a topic and one of
 through side by side, with claims as JSON and as scattered Arrow. With `--kind stream` members of a stream group join,
 leave, are killed, stand still and are cut off besides. The seed is printed. A run that is not clean leaves the brokers'
 logs.
+
+With `--only kill-all` it is judged besides that the death of brokers makes no dead letters, that no more messages are
+with workers than `--max-in-flight`, and, with `--lease-seconds 600 --most 1 --pause-seconds 0.2`, that nothing is
+withheld for a lease which was not being claimed at that moment.
 """
 
 import argparse
@@ -30,6 +34,7 @@ from tests.cluster.faults.scene import Scene
 from tests.cluster.group_storms.queue_load import QueueLoad
 from tests.cluster.group_storms.side_by_side import SideBySide
 from tests.cluster.group_storms.stream_load import StreamLoad
+from tests.cluster.group_storms.terms import Terms
 from tests.cluster.group_storms.verdict import Verdict
 from tests.support.cluster.cluster import Cluster, NobodyAnswers
 from tests.support.cluster.steered_cluster import SteeredCluster
@@ -116,9 +121,9 @@ async def blow(cluster: Cluster, load: Load, weather: Weather) -> str:
     return figures
 
 
-def queue_loads(cluster: Cluster, topic: str, *, order: str, seed: int) -> SideBySide:
+def queue_loads(cluster: Cluster, topic: str, *, order: str, seed: int, terms: Terms | None = None) -> SideBySide:
     """A queue group of a topic, and one of a member of a topic group, half of the usual load each."""
-    half = partial(QueueLoad, lambda: cluster.urls, order=order, publishers=1, workers=3)
+    half = partial(QueueLoad, lambda: cluster.urls, order=order, publishers=1, workers=3, terms=terms)
     return SideBySide(half(topic, seed=seed), half(f"{topic}-member", seed=seed + 1, group_of_topics=f"{topic}-shared"))
 
 
@@ -188,6 +193,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="begin no fault after this time")
     parser.add_argument("--kind", choices=["queue", "stream"], default="queue")
     parser.add_argument("--order", choices=["none", "key"], default="none")
+    parser.add_argument("--lease-seconds", type=float, default=Terms().lease_seconds, help="of a queue group")
+    parser.add_argument("--max-deliveries", type=int, default=Terms().max_deliveries)
+    parser.add_argument("--max-in-flight", type=int, default=Terms().max_in_flight)
+    parser.add_argument("--most", type=int, default=None, help="messages that a worker claims at a time")
+    parser.add_argument("--pause-seconds", type=float, default=0.0, help="of a worker, after each claim")
     parser.add_argument("--acks", choices=["stored", "replicated"], default="stored")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--store", choices=["s3", "directory"], default="directory")
@@ -202,10 +212,17 @@ def main(arguments: Sequence[str]) -> int:
         folder, store, brokers=3, peer_lines=True, session_timeout_seconds=options.session_seconds
     ) as cluster:
         topic = f"work-{options.seed}"
+        terms = Terms(
+            options.lease_seconds,
+            options.max_deliveries,
+            options.max_in_flight,
+            Terms().most if options.most is None else (options.most,),
+            options.pause_seconds,
+        )
         load: Load = (
             StreamLoad(lambda: cluster.urls, topic, seed=options.seed)
             if options.kind == "stream"
-            else queue_loads(cluster, topic, order=options.order, seed=options.seed)
+            else queue_loads(cluster, topic, order=options.order, seed=options.seed, terms=terms)
         )
         weather = Weather(
             options.seed, options.seconds, kinds=options.only, acks=options.acks, reshapes=options.reshape

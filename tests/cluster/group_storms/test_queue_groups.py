@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, Weather, blow, queue_loads
+from tests.cluster.group_storms.terms import Terms
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import SharedDirectory
 
@@ -30,3 +31,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SteeredCluster
 async def test_faults_under_a_queue_group(cluster: SteeredCluster, order: str, seed: int, rounds: int) -> None:
     load = queue_loads(cluster, f"work-{order}", order=order, seed=seed)
     print(await blow(cluster, load, Weather(seed, seconds=120, most_faults=rounds, kinds=KINDS)))
+
+
+@pytest.mark.parametrize(
+    ("order", "terms"),
+    [
+        ("none", Terms(lease_seconds=1, max_deliveries=1, max_in_flight=5)),
+        ("none", Terms(lease_seconds=600, max_deliveries=2, most=(1, 2), pause_seconds=0.2)),
+        ("key", Terms(lease_seconds=600, max_deliveries=1, most=(1, 2), pause_seconds=0.2)),
+    ],
+    ids=["short", "long", "long-key"],
+)
+async def test_the_death_of_all_brokers(cluster: SteeredCluster, order: str, terms: Terms, rounds: int) -> None:
+    """It makes no dead letters, withholds nothing that was with nobody, and nobody gets more than the limit."""
+    load = queue_loads(cluster, f"dead-{order}-{terms.max_deliveries}", order=order, seed=5, terms=terms)
+    print(await blow(cluster, load, Weather(5, seconds=120, most_faults=rounds, kinds=("kill-all",))))

@@ -5,15 +5,21 @@ from typing import Any
 
 from tests.support.broker.broker_process import BrokerProcess
 from tests.support.cluster.cluster import Cluster
-from tests.support.process.previous_version import PREVIOUS_ENVIRONMENT, previous_python, previous_version
+from tests.support.process.previous_version import (
+    PREVIOUS_COMMIT,
+    PREVIOUS_ENVIRONMENT,
+    previous_python,
+    previous_version,
+)
 
 
 class UpgradingCluster(Cluster):
     """`Cluster`, of brokers of the version before. `upgrade` replaces one by a broker of this version."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, commit: str = PREVIOUS_COMMIT, **named: Any) -> None:
+        self._commit = commit
         self._arguments_of: dict[str, Sequence[str]] = {}
+        super().__init__(*arguments, **named)
 
     async def upgrade(self, name: str, *more: str) -> None:
         """Drain a broker and start this version in its stead, with the same options, and with `more`."""
@@ -27,5 +33,5 @@ class UpgradingCluster(Cluster):
     def _process(self, name: str, arguments: Sequence[str]) -> BrokerProcess:
         self._arguments_of[name] = arguments
         env = self.store.environment | PREVIOUS_ENVIRONMENT
-        python, folder = previous_python(), previous_version()
+        python, folder = previous_python(self._commit), previous_version(self._commit)
         return BrokerProcess(args=arguments, env=env, forked=False, python=python, folder=folder)

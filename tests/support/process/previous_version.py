@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.support.process.processes import REPOSITORY
 
 PREVIOUS_COMMIT = "655fd72"
+BEFORE_EXPOSING = "dbbc4223"
+"""Coordinators of queue groups that hand out whatever lies below the horizon, without a record about it."""
 
 
 class PreviousVersionMissing(AssertionError):
@@ -23,17 +25,17 @@ class PreviousVersionMissing(AssertionError):
 
 
 @functools.cache
-def previous_version() -> Path:
+def previous_version(commit: str = PREVIOUS_COMMIT) -> Path:
     """A folder with its source, which goes when this process ends. Raises `PreviousVersionMissing`."""
     packed = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "archive", "--format=tar", PREVIOUS_COMMIT], capture_output=True, check=False
+        ["git", "-C", str(REPOSITORY), "archive", "--format=tar", commit], capture_output=True, check=False
     )
     if packed.returncode:
         raise PreviousVersionMissing(
-            f"git archive {PREVIOUS_COMMIT}: {packed.stderr.decode(errors='replace').strip()}; "
+            f"git archive {commit}: {packed.stderr.decode(errors='replace').strip()}; "
             "a shallow clone lacks it: git fetch --unshallow"
         )
-    folder = _folder()
+    folder = _folder() / commit
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder
@@ -44,12 +46,12 @@ PREVIOUS_ENVIRONMENT = {"PYTHONPATH": ""}
 
 
 @functools.cache
-def previous_python() -> str:
+def previous_python(commit: str = PREVIOUS_COMMIT) -> str:
     """A Python that imports the version before, and the libraries of this environment. Raises `PreviousVersionMissing`.
 
     The children of a broker see no PYTHONPATH, so the version is found as an installed one: by a file of paths.
     """
-    root = previous_version()
+    root = previous_version(commit)
     home = root / ".venv"
     venv.create(home, symlinks=True)
     paths = [str(root), str(root / "clients"), sysconfig.get_path("purelib")]
