@@ -3,17 +3,18 @@
 import asyncio
 import io
 import os
+import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
+import anyio
 import pyarrow as pa
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
-from braidmq.errors import BraidMQError, ClientClosed
+from braidmq.errors import FORKED, BraidMQError, ClientClosed
 from braidmq.message import Message
 from braidmq.positions import Published
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Value, in_batches
@@ -29,21 +30,33 @@ _SIGNAL_SECONDS = 0.5
 
 
 class Running:
-    """Whether a thread with an event loop runs in this process: looked at for each message."""
+    """Whether a thread with an event loop runs in this process: looked at for each message.
 
-    __slots__ = ("__weakref__", "is_open")
+    In a forked process none does: `is_forked`.
+    """
 
-    def __init__(self) -> None:
-        self.is_open = True
+    __slots__ = ("__weakref__", "is_forked", "is_open", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_open, self.is_forked = True, False
+        self.loop = loop
+
+    def check_process(self) -> None:
+        """Raise `ClientClosed` in a forked process: what was given to the parent is the parent's."""
+        if self.is_forked:
+            raise ClientClosed(FORKED)
 
 
 _all_running: "weakref.WeakSet[Running]" = weakref.WeakSet()
+_inherited: list[asyncio.Task[Any]] = []
 
 
 def _forked() -> None:
     """Note in a forked process that it has none of these threads."""
     for each in list(_all_running):
-        each.is_open = False
+        each.is_open, each.is_forked = False, True
+        # asyncio complains of tasks that are collected before they are done.
+        _inherited.extend(asyncio.all_tasks(each.loop))
 
 
 if hasattr(os, "register_at_fork"):
@@ -53,19 +66,21 @@ if hasattr(os, "register_at_fork"):
 class LoopThread:
     """An event loop in a thread of its own, and calls into it.
 
-    A forked process has no such thread. There it counts as closed: nobody would ever answer a call.
+    A forked process has no such thread. There it counts as closed, since nobody would ever answer a call. What closes
+    or collects it there does nothing: the thread is the parent's.
     """
 
     def __init__(self) -> None:
-        stack = ExitStack()
-        self._portal = stack.enter_context(start_blocking_portal("asyncio", name="braidmq client"))
-        self._loop = self._portal.call(_running_loop)
+        started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
+        # Not anyio's own way to start one: whoever collects what that gives waits for the thread, also in a fork.
+        thread = threading.Thread(target=_run, args=(started,), daemon=True, name="braidmq client")
+        thread.start()
+        self._portal, self._loop = started.result()
         self._started: set[asyncio.Task[None]] = set()
-        self.running = Running()
+        self.running = Running(self._loop)
         _all_running.add(self.running)
         # For clients that nobody closes: this also runs at the end of the program, while threads still run.
-        self._process_id = os.getpid()
-        self._stop = weakref.finalize(self, _stop, self._portal, stack, self.running)
+        self._stop = weakref.finalize(self, _stop, self._portal, thread, self.running)
 
     @property
     def is_open(self) -> bool:
@@ -74,7 +89,7 @@ class LoopThread:
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Run an asynchronous function and return its result. An interrupted wait cancels it."""
-        self._check_open()
+        self.check_open()
         future = self._portal.start_task_soon(partial(function, *args, **kwargs))
         try:
             return _result(future)
@@ -87,7 +102,7 @@ class LoopThread:
 
     def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start an asynchronous function and wait neither for it nor for its start. Nobody is told if it fails."""
-        self._check_open()
+        self.check_open()
         try:
             self._loop.call_soon_threadsafe(self._begin, function)
         except RuntimeError:  # the loop has just been closed
@@ -103,15 +118,16 @@ class LoopThread:
         if not task.cancelled():
             task.exception()
 
-    def _check_open(self) -> None:
-        if self.running.is_open:
-            return
-        if os.getpid() == self._process_id:
+    def call_at_end(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """As `call`, for what closes something: in a forked process it does nothing."""
+        if not self.running.is_forked:
+            self.call(function, *args)
+
+    def check_open(self) -> None:
+        """Raise `ClientClosed` if no calls can be made."""
+        self.running.check_process()
+        if not self.running.is_open:
             raise ClientClosed()
-        raise ClientClosed(
-            "this client was made before the process was forked, and its thread is not in this one: make a client "
-            "in each process"
-        )
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Iterate over an asynchronous iterator."""
@@ -133,16 +149,28 @@ def _result(future: Future[T]) -> T:
                 return future.result()
 
 
-async def _running_loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
+def _run(started: "Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]]") -> None:
+    """Run an event loop until its portal is stopped."""
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result((portal, asyncio.get_running_loop()))
+            await portal.sleep_until_stopped()
+
+    try:
+        anyio.run(serve)
+    except BaseException as error:  # there are no threads, or no descriptors, left: whoever starts it is told
+        if started.done():
+            raise
+        started.set_exception(error)
 
 
-def _stop(portal: BlockingPortal, stack: ExitStack, running: Running) -> None:
+def _stop(portal: BlockingPortal, thread: threading.Thread, running: Running) -> None:
     if not running.is_open:
         return  # there is no thread that could stop
     running.is_open = False
     portal.call(portal.stop, True)
-    stack.close()
+    thread.join()
 
 
 async def _next_items(items: AsyncIterator[T]) -> list[T]:
@@ -181,8 +209,11 @@ class Messages(MessageCursor, Iterator[Message]):
     def __init__(self, loop: LoopThread, messages: AsyncMessages, polls: PlainPolls) -> None:
         super().__init__(messages.reader)
         self._loop, self._polls = loop, polls
+        self._running = loop.running
 
     def __next__(self) -> Message:
+        if self._running.is_forked:
+            self._running.check_process()
         while (message := self.take()) is None:
             if not self._go_on():
                 raise StopIteration
@@ -254,5 +285,5 @@ class Payload(io.RawIOBase):
     def close(self) -> None:
         """Give the connection back."""
         if not self.closed:
-            self._loop.call(self._payload.aclose)
+            self._loop.call_at_end(self._payload.aclose)
         super().close()

@@ -34,7 +34,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered -= 1
-        self._loop.call(self._consumer.__aexit__, kind, error, traceback)
+        self._loop.call_at_end(self._consumer.__aexit__, kind, error, traceback)
 
     def __iter__(self) -> Iterator[Message]:
         return self._messages()
@@ -85,4 +85,4 @@ class Consumer:
 
     def close(self) -> None:
         """Commit what is done, unless that is yours to do, leave the group, and stop."""
-        self._loop.call(self._consumer.close)
+        self._loop.call_at_end(self._consumer.close)

@@ -73,7 +73,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.call(self._worker.__aexit__, kind, error, traceback)
+        self._loop.call_at_end(self._worker.__aexit__, kind, error, traceback)
 
     def __iter__(self) -> Iterator[Delivery]:
         return self._deliveries()
@@ -176,7 +176,7 @@ class Worker:
 
         While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or what else it was.
         """
-        self._loop.call(self._worker.close)
+        self._loop.call_at_end(self._worker.close)
 
 
 @short_tracebacks

@@ -216,9 +216,9 @@ class Producer:
     ) -> None:
         leave = self._producer.__aexit__
         if error is None or isinstance(error, Exception):
-            self._loop.call(self._after_gathered, leave, kind, error, traceback)
+            self._loop.call_at_end(self._after_gathered, leave, kind, error, traceback)
         else:
-            self._loop.call(leave, kind, error, traceback)
+            self._loop.call_at_end(leave, kind, error, traceback)
 
     def send(
         self,
@@ -276,13 +276,13 @@ class Producer:
 
     def close(self) -> None:
         """Flush, then refuse further messages. Raises as `flush` does."""
-        self._loop.call(self._after_gathered, self._producer.close)
+        self._loop.call_at_end(self._after_gathered, self._producer.close)
 
     def _check_open(self) -> None:
         """Raise `ClientClosed` if the producer or its client has been closed, or belongs to the parent process."""
+        self._running.check_process()
         self._producer.check_open()
-        if not self._running.is_open:
-            raise ClientClosed()
+        self._loop.check_open()
 
     def _gather(
         self, key: bytes | None, value: bytes | None, size_bytes: int, row: Row | None = None, *, is_text: bool = False

@@ -117,6 +117,12 @@ class InvalidName(InvalidArgument):
     """The name is not allowed."""
 
 
+FORKED = (
+    "this client was made before the process was forked, and its thread is not in this one: make a client in each "
+    "process"
+)
+
+
 class ClientClosed(BraidMQError):
     """The client or the producer has been closed."""
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from braidmq.consume.loops import Loop
 from braidmq.consume.member_calls import MemberCalls, Told, Under
 from braidmq.errors import BraidMQError, ClientClosed, InvalidArgument, MemberFenced, PositionExpired
+from braidmq.forks import Birthplace
 from braidmq.message import Message
 from braidmq.short_tracebacks import short_tracebacks, shortened
 from braidmq.transport.retry import NEVER_GIVE_UP, Retry
@@ -100,6 +101,7 @@ class AsyncConsumer:
         self._is_stopped = self._is_closed = False
         self._entered = 0
         self._committing = asyncio.Lock()
+        self._birthplace = Birthplace()
         self.fenced = 0
         """How often a commit came too late: the segment was with another member, which goes on from the last one."""
 
@@ -154,7 +156,7 @@ class AsyncConsumer:
 
     def _close_later(self) -> None:
         """A loop over the consumer was left where nothing can be awaited."""
-        if self._loop is not None and not self._is_closed:
+        if self._loop is not None and not self._is_closed and not self._birthplace.is_elsewhere:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._begin_to_close)
 
@@ -202,7 +204,7 @@ class AsyncConsumer:
     def stop(self) -> None:
         """Hand out nothing more: iteration ends. May be called from any thread, and by a signal's handler."""
         self._is_stopped = True
-        if self._loop is not None:
+        if self._loop is not None and not self._birthplace.is_elsewhere:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake)
 

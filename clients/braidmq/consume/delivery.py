@@ -1,13 +1,14 @@
 """A claimed message as a program works on it."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from braidmq.consume.claims import Claim
 from braidmq.consume.decisions import Ack, Outcome, Release, Taken, reason_of, short_reason
-from braidmq.errors import InvalidArgument
+from braidmq.errors import ClientClosed, InvalidArgument
 from braidmq.message import Message
 
 STOPPED = Release("stopped", delay_seconds=0)
@@ -137,13 +138,22 @@ class BaseDelivery:
 
     def end(self, error: BaseException | None) -> None:
         """Ack the message, or release it with what went wrong, unless that is decided."""
-        if self.outcome is None:
-            self._decide(Ack() if error is None else Release(reason_of(error)) if _is_failure(error) else STOPPED)
+        if self.outcome is not None:
+            return
+        if error is None:
+            self._decide(Ack())
+            return
+        with suppress(ClientClosed):  # the error that ended the work says more
+            self._decide(Release(reason_of(error)) if _is_failure(error) else STOPPED)
 
     def _decide(self, outcome: Outcome) -> None:
         if self.outcome is None:
             self.outcome = outcome
-            self._desk.decide(self, outcome)
+            try:
+                self._desk.decide(self, outcome)
+            except ClientClosed:  # nothing is decided in a forked process
+                self.outcome = None
+                raise
         elif self.outcome != outcome:
             before = "acked" if isinstance(self.outcome, Ack) else "released"
             raise InvalidArgument(f"message {self.id} has been {before} already")

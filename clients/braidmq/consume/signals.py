@@ -1,10 +1,13 @@
 """SIGTERM and SIGINT end work cleanly."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from braidmq.forks import Birthplace
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -19,15 +22,20 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
         yield
         return
     before = {each: signal.getsignal(each) for each in _SIGNALS}
+    birthplace = Birthplace()
 
     def restore() -> None:
         for each, handler in before.items():
             if handler is not signal.SIG_IGN:
                 signal.signal(each, signal.SIG_DFL if handler is None else handler)
 
-    def stopping(_: int, __: FrameType | None) -> None:
+    def stopping(number: int, _: FrameType | None) -> None:
         restore()
-        stop()
+        if birthplace.is_elsewhere:
+            # The work is the parent's: a process of a pool, say, that was forked meanwhile ends as it would have.
+            os.kill(os.getpid(), number)
+        else:
+            stop()
 
     for each, handler in before.items():
         if handler is not signal.SIG_IGN:

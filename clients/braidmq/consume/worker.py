@@ -29,6 +29,7 @@ from braidmq.errors import (
     InvalidConfig,
     InvalidRequest,
 )
+from braidmq.forks import Birthplace
 from braidmq.message import Message
 from braidmq.short_tracebacks import short_tracebacks, shortened
 from braidmq.transport.retry import NEVER_GIVE_UP, ONE_ROUND, Retry
@@ -103,6 +104,7 @@ class AsyncWorker:
         self._make: Callable[[Message, Claim, AsyncWorker], AsyncDelivery] = AsyncDelivery
         self._held: dict[Taken, AsyncDelivery] = {}
         self._turns = Turns()
+        self._birthplace = Birthplace()
         self._lost: list[str] = []
         self._waiters: set[asyncio.Future[None]] = set()
         self._wanted = asyncio.Event()
@@ -191,6 +193,7 @@ class AsyncWorker:
 
     def take_now(self) -> AsyncDelivery | None:
         """Return a message that was claimed ahead; None if there is none. May be called from any thread."""
+        self._birthplace.check()
         if self._is_stopped or (delivery := self._turns.take(self._clock.monotonic_seconds())) is None:
             return None
         self._size.took(1)
@@ -205,7 +208,7 @@ class AsyncWorker:
         """
         self._is_stopped = True
         # Not within a signal's handler, which may have interrupted anything.
-        if self._loop is not None:
+        if self._loop is not None and not self._birthplace.is_elsewhere:
             with suppress(RuntimeError):  # the loop is closed, and has nothing to hand out
                 self._loop.call_soon_threadsafe(self._stop_claiming)
 
@@ -326,7 +329,11 @@ class AsyncWorker:
     # -- what deliveries tell ----------------------------------------------------------------------------------
 
     def decide(self, delivery: BaseDelivery, outcome: Outcome) -> None:
-        """Ack or release a delivery in the background. May be called from any thread."""
+        """Ack or release a delivery in the background. May be called from any thread.
+
+        Raises `ClientClosed` in a forked process: there, nobody would send it.
+        """
+        self._birthplace.check()
         if outcome in (STOPPED, UNTOUCHED):
             self._back.append((delivery.taken, outcome))
             self._in_loop(self._send_back)
@@ -429,7 +436,7 @@ class AsyncWorker:
 
     def _in_loop(self, function: Callable[[], None]) -> None:
         """Call a function in the thread of the worker's loop, if that has begun."""
-        if self._loop is None:
+        if self._loop is None or self._birthplace.is_elsewhere:
             return
         try:
             here = asyncio.get_running_loop() is self._loop
