@@ -163,6 +163,7 @@ class AsyncClient:
             Routes(self._admin, self._transport.addresses, self._clock, fetch_seconds=fetch_seconds) if direct else None
         )
         self._workers: WeakSet[AsyncWorker | AsyncConsumer] = WeakSet()
+        self._producers: WeakSet[AsyncProducer] = WeakSet()
         self._idempotent = idempotent
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._upload_threshold_bytes = upload_threshold_bytes
@@ -224,11 +225,16 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first."""
+        """Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first.
+
+        So do the receipts of producers that are still open: close those before, or use them in a block.
+        """
         for worker in list(self._workers):
             # Whoever waits for its acks has called `flush`.
             with suppress(BraidMQError):
                 await worker.close()
+        for producer in list(self._producers):
+            await producer.abandon()
         await self._transport.aclose()  # first: then callers that wait for a route wake up and find the client closed
         await self._discovery.close()
         if self._routes is not None:
@@ -585,7 +591,7 @@ class AsyncClient:
         from braidmq.publish.ranges import SegmentRanges
 
         wanted = self._idempotent if idempotent is None else idempotent
-        return AsyncProducer(
+        producer = AsyncProducer(
             self._publisher,
             SegmentRanges(self._admin, topic),
             None if self._routes is None else self._routes.of(topic),
@@ -594,6 +600,8 @@ class AsyncClient:
             settings=ProducerSettings(linger_seconds, batch_bytes, max_pending_bytes),
             identity=self._identity(producer_id, first_sequence, idempotent=wanted),
         )
+        self._producers.add(producer)
+        return producer
 
     def _identity(self, producer_id: str | None, first_sequence: int, *, idempotent: bool) -> Identity | None:
         if not idempotent:

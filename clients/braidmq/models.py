@@ -399,6 +399,10 @@ class GroupMessage(_Answer):
     deliver_at: datetime | None = None
     lease_seconds: float | None = None
 
+    def json(self) -> Any:  # type: ignore[override]
+        """Return the value, as `json` of a message does; a value that is no document is in the brokers' JSON form."""
+        return self.value
+
     @property
     def reason(self) -> str | None:
         """Why it is a dead letter; None if it is none."""

@@ -19,6 +19,7 @@ from braidmq.errors import (
     NotABroker,
     OutcomeUnknown,
 )
+from braidmq.forks import Birthplace
 from braidmq.transport.addresses import Addresses
 from braidmq.transport.broker_failover import BrokerFailover
 from braidmq.transport.connection_errors import MAX_CONNECTIONS, connection_error
@@ -116,6 +117,8 @@ class Transport:
         self._http_transport = http_transport
         self._reached = self._closed = self._has_said = False
         self._exchanges: set[Exchange] = set()
+        self._birthplace = Birthplace()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._broker = self._http_client(_checked_headers(headers), tls or tls_context())
 
     @cached_property
@@ -140,6 +143,8 @@ class Transport:
         A caller that is cancelled meanwhile is so only once all are closed.
         """
         self._closed = True
+        if self._birthplace.is_elsewhere or (self._loop is not None and self._loop.is_closed()):
+            return  # there is nothing left that could be closed from here
         closing = asyncio.ensure_future(self._close_all())
         try:
             await asyncio.shield(closing)
@@ -247,6 +252,7 @@ class Transport:
         url = f"{address}{call.target}" if call.target.startswith("/") else call.target
         if self._closed:
             raise ClientClosed()
+        self._check_loop()
         is_broker = url.startswith(f"{address}/") or self._is_broker(url)
         client = self._broker if is_broker else self._store
         request = client.build_request(
@@ -277,6 +283,17 @@ class Transport:
         """Note that a broker has answered who asked it by a connection of his own."""
         self._reached = True
         self.on_response()
+
+    def _check_loop(self) -> None:
+        """Raise `ClientClosed` where the event loop is over that has the connections, or is another process's."""
+        self._birthplace.check()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        elif self._loop.is_closed():
+            raise ClientClosed(
+                "this client was used in an event loop that is over, with its connections: make a client in each "
+                "asyncio.run"
+            )
 
     def _is_broker(self, url: str) -> bool:
         return any(url.startswith(f"{each}/") for each in self.addresses.all)

@@ -103,9 +103,9 @@ class MemberDelivery(Subscription):
         """
         await asyncio.wait([joining], timeout=LEAVE_SECONDS)
         joining.cancel()
-        answer = (await asyncio.gather(joining, return_exceptions=True))[0]
-        if isinstance(answer, dict):
-            self._epoch = answer["member_epoch"]
+        await asyncio.wait([joining])
+        if not joining.cancelled() and joining.exception() is None:
+            self._epoch = joining.result()["member_epoch"]
             await self.release()
 
     def let_go(self, named: Any) -> None:

@@ -334,3 +334,11 @@ async def test_a_step_of_a_loop_that_is_given_up_closes_no_worker(broker: InMemo
         await loop.aclose()
         with pytest.raises(ClientClosed):
             await worker.take()
+
+
+def test_a_message_that_was_looked_at_gives_its_document(client: Client, topic: str) -> None:
+    client.create_topic(f"{topic}.json", value_type="json")
+    client.publish(f"{topic}.json", {"pay": 5})
+    group = client.group(f"{topic}.json", "g")
+    group.create()
+    assert [each.json() for each in group.messages("backlog")] == [{"pay": 5}]

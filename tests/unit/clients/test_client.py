@@ -406,3 +406,29 @@ def test_threads_may_share_a_client(sync: Client, broker: FakeBroker) -> None:
     for thread in threads:
         thread.join()
     assert len(broker.values("t")) == 100
+
+
+async def test_closing_a_client_ends_the_receipts_of_its_producers(broker: FakeBroker, clock: InstantClock) -> None:
+    broker.add_topic("t")
+    client = AsyncClient("http://b", http_transport=broker.transport, clock=clock)
+    producer = client.producer("t", linger_seconds=1000)
+    receipt = await producer.send(b"a")
+    await client.aclose()
+    async with asyncio.timeout(5):
+        with pytest.raises(ClientClosed, match="may be stored"):
+            await receipt
+    with pytest.raises(ClientClosed):
+        await producer.send(b"b")
+
+
+def test_a_client_whose_event_loop_is_over_says_so(broker: FakeBroker, clock: InstantClock) -> None:
+    broker.add_topic("t")
+    client = AsyncClient("http://b", http_transport=broker.transport, clock=clock, direct=False)
+
+    async def ask() -> None:
+        await client.topic("t")
+
+    asyncio.run(ask())
+    with pytest.raises(ClientClosed, match=r"make a client in each asyncio\.run"):
+        asyncio.run(ask())
+    asyncio.run(client.aclose())
