@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
@@ -28,7 +29,16 @@ class PlainCommand(_PlainHelp, TyperCommand):
 
 
 class PlainGroup(_PlainHelp, TyperGroup):
-    """A group with such help."""
+    """A group with such help. Where no command is near to what was written, its error names all of them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that `args` begin with. Raises `typer.TyperException` if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            if error.message == f"No such command {args[0]!r}.":
+                error.message = f"No such command {args[0]!r}: {ctx.command_path} has {', '.join(self.commands)}"
+            raise
 
 
 def _tell_plainly(parameter: TyperOption | TyperArgument, context: Any) -> None:

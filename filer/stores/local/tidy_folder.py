@@ -40,11 +40,13 @@ class TidyFolder(ObjectFolder):
         self._temp_folder, self._lock_folder = f"{self.root}/{TEMP_FOLDER}", f"{self.root}/{LOCK_FOLDER}"
         self._presence = f"{self._temp_prefix}{_OPEN}"
         self._presence_fd = -1
-        self._is_new = False
+        self._made: list[str] = []
+        """The directory and the folders above it that were not there, the innermost first."""
 
     def open(self) -> None:
         """As `ObjectFolder.open`; also removes what killed processes have left."""
-        self._is_new = not os.path.isdir(self.root)
+        above = (self.root, *map(str, Path(self.root).parents))
+        self._made = [folder for folder in above if not os.path.isdir(folder)]
         for _ in range(_TRIES):
             # Another process that closes the directory at this moment may remove the folders again.
             with contextlib.suppress(FileNotFoundError):
@@ -64,13 +66,13 @@ class TidyFolder(ObjectFolder):
         os.makedirs(self.root, exist_ok=True)
 
     def close(self) -> None:
-        """Remove the store's own folders, unless others use them, and the directory, if it was made for nothing."""
+        """Remove the store's own folders, unless others use them, and what of the path was made for nothing."""
         if self._presence_fd >= 0:
             os.unlink(self._presence)
             os.close(self._presence_fd)
         with contextlib.suppress(FileNotFoundError):
             self._sweep()
-        for folder in (self._temp_folder, self._lock_folder, *([self.root] if self._is_new else [])):
+        for folder in (self._temp_folder, self._lock_folder, *self._made):
             with contextlib.suppress(OSError):
                 # Only an empty folder can be removed.
                 os.rmdir(folder)

@@ -37,7 +37,7 @@ async def test_nothing_stays_but_the_objects(tmp_path: Path) -> None:
 
 
 async def test_a_directory_that_was_made_for_nothing_goes(tmp_path: Path) -> None:
-    store = opened(tmp_path / "table")
+    store = opened(tmp_path / "tables" / "table")
     assert [info async for info in store.list("")] == []
     await store.close()
     assert names(tmp_path) == []

@@ -23,6 +23,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     ("arguments", "message"),
     [
         (["topc"], "No such command 'topc'. Did you mean 'topic'?"),
+        (["group", "show"], "No such command 'show': mq group has create, list, describe, reset, redrive, delete"),
         (["topic", "create"], "Missing argument 'TOPIC'"),
         (["serve", "--prot", "1"], "No such option: --prot"),
         (["topic", "create", "t", "--set", "x"], "'x' does not have the form key=value"),
