@@ -214,7 +214,9 @@ class LocalCluster:
             if not process.running:
                 raise ProcessFailed(f"{process.name} did not start: {how_it_ended(process.returncode or 0)}")
             if self._clock.monotonic_seconds() > deadline:
-                raise ProcessFailed(f"{process.name} was not ready within {START_SECONDS:g} seconds")
+                raise ProcessFailed(
+                    f"{process.name} was not ready within {START_SECONDS:g} seconds; its log is {process.log}"
+                )
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def _open_s3(self, server: ChildProcess) -> None:
