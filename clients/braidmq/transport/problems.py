@@ -10,6 +10,8 @@ from braidmq.errors import BraidMQError, NotABroker, Problem, error_of
 _TYPE_PREFIX = "urn:braidmq:"
 _STANDARD = {"type", "title", "status", "detail", "retryable"}
 _GATEWAY_STATUSES = (502, 503, 504)
+# Brokers before version 0.2 call these final for any request that writes, also for claims and acks.
+_REPEATABLE_UNLESS_PUBLISHING = ("store-unavailable", "owner-silent")
 
 
 def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
@@ -24,13 +26,14 @@ def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
     if document is None:
         problem = bare_problem(response, retryable=response.status_code in _GATEWAY_STATUSES and not publishing)
     else:
-        problem = _problem(document, response.status_code)
+        problem = _problem(document, response.status_code, publishing=publishing)
     return error_of(problem, publishing=publishing, retry_after_seconds=_retry_after_seconds(response))
 
 
 def told_problem(document: dict[str, Any]) -> BraidMQError:
     """Return the exception for a problem that a broker tells in the middle of an answer."""
-    return error_of(_problem(document, int(document.get("status", 500))), publishing=False, retry_after_seconds=0.0)
+    problem = _problem(document, int(document.get("status", 500)), publishing=False)
+    return error_of(problem, publishing=False, retry_after_seconds=0.0)
 
 
 def bare_problem(response: httpx.Response, *, retryable: bool) -> Problem:
@@ -64,13 +67,15 @@ def _document(response: httpx.Response) -> dict[str, Any] | None:
     return document if is_problem else None
 
 
-def _problem(document: dict[str, Any], status: int) -> Problem:
+def _problem(document: dict[str, Any], status: int, *, publishing: bool) -> Problem:
+    """What publishes nothing may be repeated, as after a lost answer: then the broker need not say so."""
+    slug = document["type"].removeprefix(_TYPE_PREFIX)
     return Problem(
-        slug=document["type"].removeprefix(_TYPE_PREFIX),
+        slug=slug,
         title=str(document.get("title", "")),
         status=status,
         detail=str(document.get("detail", "")),
-        retryable=document.get("retryable") is True,
+        retryable=document.get("retryable") is True or (not publishing and slug in _REPEATABLE_UNLESS_PUBLISHING),
         extras={name: value for name, value in document.items() if name not in _STANDARD},
     )
 

@@ -86,6 +86,16 @@ async def test_a_publish_that_brokers_cannot_tell_from_another_is_never_repeated
     assert broker.values("t") == [b"v"]
 
 
+@pytest.mark.parametrize("slug", ["store-unavailable", "owner-silent"])
+async def test_what_publishes_nothing_is_repeated_where_an_older_broker_calls_it_final(
+    client: AsyncClient, broker: FakeBroker, slug: str
+) -> None:
+    broker.add_topic("t")
+    broker.faults.extend([Fault(response=problem(503, slug, retryable=False))] * 3)
+    assert (await client.topic("t")).topic == "t"
+    assert len(broker.requests) == 4
+
+
 async def test_a_full_broker_is_given_the_time_it_asks_for(
     client: AsyncClient, broker: FakeBroker, clock: InstantClock
 ) -> None:
