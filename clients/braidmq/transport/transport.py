@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import httpx
 
@@ -41,6 +41,8 @@ _log = logging.getLogger("braidmq.transport")
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 _JITTER_BYTES = 4
+_SENT = "http11.send_request_body.complete"
+"""What httpx calls the moment from which on a broker can hold its answer back."""
 _UNAUTHENTICATED = 401
 # What HTTP allows, in ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -262,6 +264,7 @@ class Transport:
             content=call.content() if callable(call.content) else call.content,
             headers={**self.token.headers(), **(_headers_of(call) or {})} if is_broker else call.headers,
             timeout=self._timeout_of(call, attempt.timeout_seconds if is_broker else None),
+            extensions=_watched(call, attempt.wait),
         )
         exchange = Exchange(client.send(request, stream=stream))
         self._exchanges.add(exchange)
@@ -308,6 +311,18 @@ class Transport:
 def _headers_of(call: Call) -> Mapping[str, str] | None:
     trace = trace_headers() if call.trace is None else call.trace
     return {**trace, **(call.headers or {})} if trace else call.headers
+
+
+def _watched(call: Call, wait: Wait | None) -> dict[str, Any]:
+    """What has httpx say when the request was sent, if its answer may be held back."""
+    if wait is None or not call.wait_seconds:
+        return {}
+
+    async def trace(event: str, _: object) -> None:
+        if event == _SENT:
+            wait.sent(held_back_seconds=call.wait_seconds)
+
+    return {"trace": trace}
 
 
 def _no_op() -> None:

@@ -21,11 +21,14 @@ class Waiting:
 
 
 class Wait:
-    """One call that has no result yet. It begins to wait at `since_seconds`, which may be ahead."""
+    """One call that has no result yet: it waits since `since_seconds`.
 
-    def __init__(self, clock: Clock, *, since_seconds: float) -> None:
+    While a broker may hold the answer back, until `held_back_until_seconds`, the call does not count as waiting.
+    """
+
+    def __init__(self, clock: Clock, *, held_back_seconds: float) -> None:
         self._clock = clock
-        self.since_seconds = since_seconds
+        self.since_seconds = self.held_back_until_seconds = clock.monotonic_seconds() + held_back_seconds
         self.address = ""
         self.failure: BraidMQError | None = None
 
@@ -33,14 +36,20 @@ class Wait:
         """Note where the next try goes."""
         self.address = address
 
+    def sent(self, *, held_back_seconds: float) -> None:
+        """Note that a broker has taken the request of this try: it may hold its answer back, whatever failed before."""
+        self.held_back_until_seconds = self._clock.monotonic_seconds() + held_back_seconds
+
     def asks_again(self, *, held_back_seconds: float) -> None:
         """Note that a broker has answered, and is asked the same again: it may hold back this answer too."""
-        self.since_seconds = self._clock.monotonic_seconds() + held_back_seconds
+        self.failure = None
+        self.since_seconds = self.held_back_until_seconds = self._clock.monotonic_seconds() + held_back_seconds
 
     def failed(self, failure: BraidMQError) -> None:
         """Note why a try failed. From here on the call waits, also if its answer might have come later."""
         self.failure = failure
-        self.since_seconds = min(self.since_seconds, self._clock.monotonic_seconds())
+        now_seconds = self._clock.monotonic_seconds()
+        self.since_seconds, self.held_back_until_seconds = min(self.since_seconds, now_seconds), now_seconds
 
 
 class Waits:
@@ -53,7 +62,7 @@ class Waits:
     @contextmanager
     def of_call(self, *, held_back_seconds: float = 0.0, is_awaited: bool = True) -> Iterator[Wait]:
         """Count the block as a call if it `is_awaited`. A broker may hold its answer back without being waited for."""
-        wait = Wait(self._clock, since_seconds=self._clock.monotonic_seconds() + held_back_seconds)
+        wait = Wait(self._clock, held_back_seconds=held_back_seconds)
         if is_awaited:
             self._waits.add(wait)
         try:
@@ -63,8 +72,7 @@ class Waits:
 
     def longest(self) -> Waiting | None:
         """Return what the call that has waited longest waits for; None if no call waits."""
-        wait = min(self._waits, key=lambda each: each.since_seconds, default=None)
-        if wait is None:
-            return None
-        seconds = self._clock.monotonic_seconds() - wait.since_seconds
-        return Waiting(wait.address, seconds, wait.failure) if seconds > 0 else None
+        now_seconds = self._clock.monotonic_seconds()
+        waiting = (each for each in self._waits if now_seconds > each.held_back_until_seconds)
+        wait = min(waiting, key=lambda each: each.since_seconds, default=None)
+        return None if wait is None else Waiting(wait.address, now_seconds - wait.since_seconds, wait.failure)

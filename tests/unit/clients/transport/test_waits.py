@@ -7,6 +7,7 @@ import pytest
 
 from braidmq import AsyncClient, ConnectionBroken, NoConnection, Retry
 from braidmq.transport.patience import patience
+from braidmq.transport.transport import Call
 from braidmq.transport.waits import Waits
 from filer.clock import ManualClock, settle
 from tests.support.broker.fake_broker import FakeBroker, Fault, refused
@@ -64,6 +65,51 @@ async def test_after_a_failure_it_is_waited_for_at_once(manual: ManualClock) -> 
         await manual.advance(3)
         assert (found := waits.longest()) is not None
         assert found.seconds == 3.0
+
+
+async def test_after_a_failure_an_answer_that_is_held_back_is_not_waited_for(manual: ManualClock) -> None:
+    """A subscription that goes on after a broker's restart is idle, and all is well."""
+    asked = asyncio.Queue[asyncio.StreamWriter]()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.put_nowait(writer)
+
+    server = await asyncio.start_server(take, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    async with server, AsyncClient(f"http://127.0.0.1:{port}", clock=manual, direct=False) as client:
+        polling = asyncio.create_task(client._transport.request(Call("GET", "/v1/topics", wait_seconds=25)))
+        first = await asked.get()
+        await manual.advance(3)
+        assert client.waiting is None
+        first.close()
+        await first.wait_closed()
+        while client.waiting is None or client.waiting.failure is None:
+            await manual.advance(0.001)
+        await manual.advance(5)  # longer than it pauses
+        second = await asked.get()
+        await settle()
+        assert client.waiting is None
+        await manual.advance(26)
+        assert (late := client.waiting) is not None
+        assert late.seconds > 26 and isinstance(late.failure, ConnectionBroken)
+        second.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        await polling
+        second.close()
+        await second.wait_closed()
+
+
+async def test_a_broker_that_cannot_be_reached_is_waited_for_all_the_while(manual: ManualClock) -> None:
+    waits = Waits(manual)
+    with waits.of_call(held_back_seconds=25) as wait:
+        for _ in range(3):
+            wait.tries("http://b:1")
+            await manual.advance(2)
+            assert waits.longest() is None or wait.failure is not None
+            wait.failed(NoConnection("refused"))
+        await manual.advance(1)
+        assert (found := waits.longest()) is not None
+        assert found.seconds == 5.0
 
 
 async def test_the_longest_wait_counts_and_what_nobody_awaits_does_not(manual: ManualClock) -> None:
