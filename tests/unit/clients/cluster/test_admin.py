@@ -68,7 +68,7 @@ async def test_a_drain_is_taken_back(client: AsyncClient, broker: FakeBroker) ->
 @pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 201, "größe", "a b", "a?b"])
 async def test_invalid_names_are_not_sent(client: AsyncClient, broker: FakeBroker, name: str) -> None:
     for call in (client.topic(name), client.create_topic(name), client.publish(name, "v"), client.route(name)):
-        with pytest.raises(InvalidName, match="a name is 1 to 200"):
+        with pytest.raises(InvalidName, match="a name has 1 to 200"):
             await call
     with pytest.raises(InvalidName):
         client.browse(name)
