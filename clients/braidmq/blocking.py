@@ -18,6 +18,7 @@ from braidmq.errors import FORKED, BraidMQError, ClientClosed
 from braidmq.message import Message
 from braidmq.positions import Published
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Value, in_batches
+from braidmq.publish.row_names import OF_MESSAGES, message_of_many, rename_row
 from braidmq.read.cursors import AsyncMessages, AsyncTables, MessageCursor
 from braidmq.read.payload import AsyncPayload
 from braidmq.read.plain_polls import PlainPolls
@@ -198,6 +199,7 @@ def publish_in_batches(
         try:
             published += loop.call(publish_many, topic, batch)
         except BraidMQError as failure:
+            rename_row(failure, OF_MESSAGES, message_of_many, before=published.count)
             failure.published = published + (failure.published or Published())
             raise
     return published

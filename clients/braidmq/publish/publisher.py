@@ -1,7 +1,7 @@
 """Publishing: messages and tables as requests of bounded size, each key in order."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
@@ -17,6 +17,7 @@ from braidmq.publish.encoding.json_body import fits_json, json_body
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, Value, check_several, row_of
 from braidmq.publish.encoding.row_columns import RowColumns
 from braidmq.publish.identity import Identity, IdentityPool
+from braidmq.publish.row_names import OF_REQUEST, message_of_many, rename_row, row_of_table
 from braidmq.publish.uploads import Uploader
 from braidmq.transport.trace_context import TraceHeaders
 from braidmq.transport.transport import ARROW, JSON
@@ -110,7 +111,7 @@ class Publisher:
         check_several(messages)
         published = Published()
         rows = RowColumns()
-        with self._borrowed_identity() as identity, _failures_carry(lambda: published):
+        with self._borrowed_identity() as identity, _failures_carry(lambda: published, message_of_many):
             for message in messages:
                 given = message if isinstance(message, OutgoingMessage) else OutgoingMessage(message)
                 row = await self.row(topic, given)
@@ -139,7 +140,11 @@ class Publisher:
         topic_path(topic)
         table = arrow_table(frame)
         published = Published()
-        with self._borrowed_identity() as identity, _failures_carry(lambda: published):
+
+        def name(row: int) -> str:
+            return row_of_table(plan.first_row + row)
+
+        with self._borrowed_identity() as identity, _failures_carry(lambda: published, name):
             async with aclosing(_prefetched(self._requests(topic, table, plan))) as requests:
                 async for request in requests:
                     published += await self._send_request(topic, request, identity)
@@ -186,13 +191,19 @@ class Publisher:
         """Send all bodies of a request concurrently: no two of them hold the same key."""
         permits = asyncio.Semaphore(_CONCURRENT_SHARES)
 
-        async def send(slot: int | None, body: Body) -> tuple[PositionRange, ...]:
+        async def send(slot: int | None, body: Body, numbers: Sequence[int] | None) -> tuple[PositionRange, ...]:
             async with permits:
-                return await self._send(topic, slot, body, identity, route_seconds=request.route_seconds)
+                try:
+                    return await self._send(topic, slot, body, identity, route_seconds=request.route_seconds)
+                except BraidMQError as failure:
+                    if numbers is not None:
+                        rename_row(failure, OF_REQUEST, lambda row: f"row {numbers[row]} of the request")
+                    raise
 
-        if len(request.bodies) == 1:
-            return Published(request.rows, await send(*request.bodies[0]))
-        outcomes = await asyncio.gather(*(send(*each) for each in request.bodies), return_exceptions=True)
+        sending = [send(*body, numbers) for body, numbers in zip(request.bodies, request.numbers, strict=True)]
+        if len(sending) == 1:
+            return Published(request.rows, await sending[0])
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
         failures = [each for each in outcomes if isinstance(each, BaseException)]
         positions = [position for each in outcomes if not isinstance(each, BaseException) for position in each]
         if not failures:
@@ -244,11 +255,15 @@ def _arrow_body(rows: RowColumns) -> Body:
 
 
 @contextmanager
-def _failures_carry(published: Callable[[], Published]) -> Iterator[None]:
-    """Make a failure say, in its `published`, what was acknowledged before it."""
+def _failures_carry(published: Callable[[], Published], name: Callable[[int], str]) -> Iterator[None]:
+    """Make a failure say, in its `published`, what was acknowledged before it.
+
+    A row of the request that failed gets the `name` of its number among all that were given.
+    """
     try:
         yield
     except BraidMQError as failure:
+        rename_row(failure, OF_REQUEST, name, before=published().count)
         failure.published = published() + (failure.published or Published())
         raise
 

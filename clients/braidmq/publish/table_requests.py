@@ -1,6 +1,6 @@
 """Tables as publish requests. What needs Arrow is here, apart from the publisher, which imports it when it is used."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,13 @@ from braidmq.transport.transport import ARROW
 class Request:
     """A number of rows, and the bodies that carry them: each with the slot that it goes to, if that is known.
 
-    It took `route_seconds` to find the owners.
+    `numbers` are for each body the numbers of its rows; None for one that has all of them. It took `route_seconds` to
+    find the owners.
     """
 
     rows: int
     bodies: tuple[tuple[int | None, Body], ...]
+    numbers: tuple[Sequence[int] | None, ...]
     route_seconds: float
 
 
@@ -30,7 +32,7 @@ def request_of(table: pa.Table, route: Route | None, route_seconds: float) -> Re
     """The request that carries a table, cut by the segments of the route."""
     shares: list[Share] = shares_of(table, None if route is None else [entry.range for entry in route.segments])
     bodies = tuple((share.slot, Body(ipc_bytes(share.table).to_pybytes(), ARROW)) for share in shares)
-    return Request(table.num_rows, bodies, route_seconds)
+    return Request(table.num_rows, bodies, tuple(share.rows for share in shares), route_seconds)
 
 
 def large_values(columns: pa.Table, threshold_bytes: int) -> Iterator[tuple[int, bytes]]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from braidmq import AsyncClient, OutgoingMessage, Topic
+from braidmq import AsyncClient, BraidMQError, OutgoingMessage, Topic
 from braidmq.json_rows.encoding import rows_to_json
 from braidmq.publish.encoding.outgoing import Headers
 from braidmq.publish.encoding.tables import TablePlan, message_tables
+from braidmq.publish.row_names import OF_TABLE, rename_row
 from filer.clock import SystemClock
 from mq.cli.failures import CommandFailed
 from mq.cli.publishing.batches import (
@@ -59,7 +60,11 @@ async def publish_rows(
                     continue
                 shown = partial(_advance, summary, progress, row + skipped + start, messages + start)
                 part = replace(plan, first_row=plan.first_row + start)
-                await _publish_table(client, job.topic, rows, part, summary, shown)
+                try:
+                    await _publish_table(client, job.topic, rows, part, summary, shown)
+                except BraidMQError as failure:
+                    rename_row(failure, OF_TABLE, partial(_place, name, batch.lines, row))
+                    raise
             row += batch.table.num_rows
             messages += table.num_rows
             progress.advance(row, messages)
@@ -187,10 +192,15 @@ def _check_json(values: "pa.ChunkedArray[Any]", name: str, lines: Sequence[int] 
             if value is not None:
                 orjson.loads(value)
         except orjson.JSONDecodeError as error:
-            where = f"row {first_row + row}" if lines is None else f"line {lines[row]}"
+            where = _place(name, lines, first_row, first_row + row)
             raise CommandFailed(
-                f"{name}, {where}: the topic's values must be JSON, but this one is not JSON: {error}"
+                f"{where}: the topic's values must be JSON, but this one is not JSON: {error}"
             ) from error
+
+
+def _place(name: str, lines: Sequence[int] | None, first_row: int, row: int) -> str:
+    """Where the input has a row. `lines` are those of the rows from `first_row` on, if it has lines."""
+    return f"{name}, " + (f"row {row}" if lines is None else f"line {lines[row - first_row]}")
 
 
 def _batches(job: Job, topic: Topic, name: str, form: Format, progress: Progress, stack: ExitStack) -> Iterator[Batch]:

@@ -6,6 +6,8 @@ import pyarrow as pa
 import pytest
 
 from braidmq import Client, InvalidRequest, OutgoingMessage
+from braidmq.publish import publisher
+from braidmq.publish.encoding import outgoing
 from braidmq.testing import InMemoryBroker
 
 TEXTS = ["123", "true", "null", "now", '"', "é\n", ""]
@@ -94,3 +96,41 @@ async def test_texts_in_other_topics_stay_as_they_are(broker: InMemoryBroker, to
         await client.publish(topic, "123")
         await client.publish_many(topic, ["a"] * 40)
         assert [message.value async for message in client.browse(topic)] == [b"123"] + [b"a"] * 40
+
+
+TEXT = b'"' + b"1" * 1000 + b'"'
+VALUES = [TEXT] * 1500 + [b"no JSON"] + [TEXT] * 500
+KEYS = [b"%d" % number for number in range(len(VALUES))]
+
+
+@pytest.fixture
+def small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of some hundred rows, each cut by two segments."""
+    monkeypatch.setattr(publisher, "REQUEST_BYTES", 600_000)
+    monkeypatch.setattr(outgoing, "_BATCH_MESSAGES", 300)
+
+
+@pytest.mark.usefixtures("small_requests")
+async def test_a_row_that_is_refused_is_named_as_that_of_the_table(broker: InMemoryBroker, topic: str) -> None:
+    table, named = pa.table({"key": KEYS, "value": VALUES}), f"row {VALUES.index(b'no JSON')} of the table:"
+    async with broker.async_client() as client:
+        await client.create_topic(topic, value_type="json", segments=2)
+        with pytest.raises(InvalidRequest) as refused:
+            await client.publish_table(topic, table, key="key", value="value")
+        assert str(refused.value).startswith(named)
+        assert refused.value.problem is not None and refused.value.problem.detail.startswith(named)
+        with pytest.raises(InvalidRequest, match=r"^row 11501 of the table:"):
+            await client.publish_table(topic, table, key="key", value="value", first_row=10_001)
+
+
+@pytest.mark.usefixtures("small_requests")
+def test_a_message_that_is_refused_is_named_by_its_number_among_all(broker: InMemoryBroker, topic: str) -> None:
+    messages = [OutgoingMessage(value, key=key) for key, value in zip(KEYS, VALUES, strict=True)]
+    with broker.client() as client:
+        client.create_topic(topic, value_type="json", segments=2)
+        with pytest.raises(InvalidRequest, match=r"^messages\[1500\]:"):
+            client.publish_many(topic, messages)
+        with pytest.raises(InvalidRequest, match=r"^messages\[1\]:"):
+            client.publish_many(topic, [b"1", b"no JSON"])
+        with pytest.raises(InvalidRequest, match=r"^row 1500 of the table:"):
+            client.publish_table(topic, pa.table({"value": VALUES}), value="value")

@@ -14,10 +14,14 @@ _WORTH_CUTTING_BYTES = 256 * 1024
 
 
 class Share(NamedTuple):
-    """Rows of one segment, in order, and the slot of one of them; None for rows without keys, or of any segment."""
+    """Rows of one segment, in order, and the slot of one of them; None for rows without keys, or of any segment.
+
+    `rows` are their numbers in the table that was cut; None if they are all of it.
+    """
 
     slot: int | None
     table: pa.Table
+    rows: Any = None
 
 
 def shares_of(table: pa.Table, ranges: Sequence[KeyRange] | None) -> list[Share]:
@@ -57,4 +61,4 @@ def _range_numbers(slots: Any, keyless: Any, starts: Sequence[int]) -> Any:
 def _share(table: pa.Table, numbers: Any, number: int, ranges: Sequence[KeyRange]) -> Share:
     slot = ranges[number - 1][0] if number else None
     rows = np.flatnonzero(numbers == number)
-    return Share(slot, table if len(rows) == table.num_rows else table.take(pa.array(rows)))
+    return Share(slot, table) if len(rows) == table.num_rows else Share(slot, table.take(pa.array(rows)), rows)
