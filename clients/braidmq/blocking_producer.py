@@ -62,7 +62,7 @@ class SharedReceipts:
     def __init__(self, loop: LoopThread, hand_over: Callable[[], Awaitable[None]]) -> None:
         self._loop, self._hand_over = loop, hand_over
         self._outcomes: list[_Outcome] = []
-        self._asked: set[int] = set()
+        self._awaited, self._told = set[int](), set[int]()
         self._changed = asyncio.Event()
 
     def acknowledge(self, numbers: Sequence[int], answer: Answer, first_row: int) -> None:
@@ -79,13 +79,18 @@ class SharedReceipts:
 
     def are_asked(self, numbers: Sequence[int]) -> bool:
         """As `Receipts`."""
-        return self._asked.issuperset(numbers)
+        return all(number in self._told or number in self._awaited for number in numbers)
+
+    def have_told(self, numbers: Sequence[int]) -> bool:
+        """As `Receipts`."""
+        return self._told.issuperset(numbers)
 
     def failure(self, numbers: Sequence[int]) -> BaseException | None:
         """As `Receipts`."""
         found = self._find(numbers[0])
-        what = None if found is None else found[0].result
-        return what if isinstance(what, Exception) else None
+        if found is None or isinstance(found[0].result, Answer):
+            return None
+        return found[0].result or ClientClosed(ABANDONED)
 
     def is_done(self, number: int) -> bool:
         """Whether it is known what became of a message."""
@@ -94,15 +99,17 @@ class SharedReceipts:
     def result(self, number: int) -> Acknowledgement:
         """Wait for what becomes of a message. Raises what the publish raised."""
         found = self._find(number)
-        if found is None or isinstance(found[0].result, Exception):
-            # Only of a failure it counts whether somebody has asked.
-            self._asked.add(number)
         if found is None:
+            self._awaited.add(number)
             try:
                 found = self._loop.call(self._wait_for, number)
             except BaseException:  # a wait that is interrupted was told nothing
-                self._asked.discard(number)
+                self._awaited.discard(number)
                 raise
+        if not isinstance(found[0].result, Answer):
+            # Only of a failure it counts whether it was told.
+            self._told.add(number)
+        self._awaited.discard(number)
         return _acknowledgement(*found)
 
     def told(self, number: int) -> str:

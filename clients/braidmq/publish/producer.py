@@ -168,7 +168,7 @@ class AsyncProducer:
         flush = self.pending.start_flush()
         await self._flush_until(lambda: self.pending.is_flushed(flush))
         try:
-            self._failures.raise_first()
+            await self._failures.raise_first()
         finally:
             note(self)
 
@@ -181,10 +181,13 @@ class AsyncProducer:
             await self.abandon()
 
     async def abandon(self) -> None:
-        """Stop at once. Messages without an answer may or may not be stored; their receipts raise `ClientClosed`."""
+        """Stop at once. Messages without an answer may or may not be stored; their receipts raise `ClientClosed`.
+
+        So does a flush that waits for them, or comes later.
+        """
         self.pending.is_closed = True
         for pending in await self._senders.stop():
-            pending.receipts.abandon(pending.numbers)
+            self._failures.abandon(pending.receipts, pending.numbers)
         await self.pending.abandon()
         forget(self)
 

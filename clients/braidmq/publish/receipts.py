@@ -9,9 +9,12 @@ from typing import Any, Protocol
 from braidmq.errors import BraidMQError, ClientClosed
 from braidmq.positions import Acknowledgement, Position, PositionRange
 from braidmq.short_tracebacks import shortened
+from filer.clock import settle
 
 ABANDONED = "the client or the producer was closed before this message was answered: it may be stored"
 _MAX_UNASKED_FAILURES = 1000
+_TURNS_OF_A_WAIT = 3
+"""By so many turns of the event loop a wait has ended whose outcome is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,11 @@ class Receipts(Protocol):
         ...
 
     def are_asked(self, numbers: Sequence[int]) -> bool:
-        """Whether somebody has asked the receipts of all these messages."""
+        """Whether each of these receipts is awaited, or has told its outcome."""
+        ...
+
+    def have_told(self, numbers: Sequence[int]) -> bool:
+        """Whether each of these receipts has told its outcome. A wait may end without that."""
         ...
 
     def failure(self, numbers: Sequence[int]) -> BaseException | None:
@@ -62,11 +69,12 @@ class AsyncReceipt:
     `async with` block. What `asyncio.wait` calls is there, as of a future.
     """
 
-    __slots__ = ("_asking", "_callbacks", "_outcome")
+    __slots__ = ("_callbacks", "_has_told", "_outcome", "_waiting")
 
     def __init__(self) -> None:
         self._outcome: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
-        self._asking = 0
+        self._has_told = False
+        self._waiting = 0
         self._callbacks: tuple[tuple[_Callback, _OutcomeCallback], ...] = ()
 
     def __repr__(self) -> str:
@@ -77,19 +85,24 @@ class AsyncReceipt:
         return f"<Receipt {self._outcome.result() if failure is None else f'failed: {failure}'}>"
 
     @property
+    def has_told(self) -> bool:
+        """Whether the receipt has told what became of the message."""
+        return self._has_told
+
+    @property
     def asked(self) -> bool:
-        """Whether somebody has been told what became of the message, or waits for it."""
-        return self._asking > 0
+        """Whether the receipt is awaited, has a callback, or has told what became of the message."""
+        return self._has_told or self._waiting > 0
 
     def __await__(self) -> Generator[Any, None, Acknowledgement]:
-        self._asking += 1
         if not self._outcome.done():
+            self._waiting += 1
             try:
                 # Whoever is cancelled gives up waiting, and not the message: others may wait for it too.
                 yield from asyncio.wait((self._outcome,)).__await__()
-            except BaseException:
-                self._asking -= 1
-                raise
+            finally:
+                self._waiting -= 1
+        self._has_told = True
         return self._outcome.result()
 
     def done(self) -> bool:
@@ -102,13 +115,12 @@ class AsyncReceipt:
 
     def result(self) -> Acknowledgement:
         """Return the acknowledgement. Raises what the publish raised, and `asyncio.InvalidStateError` before."""
-        result = self._outcome.result
-        self._asking += self._outcome.done()
-        return result()
+        self._has_told |= self._outcome.done()
+        return self._outcome.result()
 
     def exception(self) -> BaseException | None:
         """Return what the publish raised, if anything. Raises `asyncio.InvalidStateError` before."""
-        self._asking += self._outcome.done()
+        self._has_told |= self._outcome.done()
         return self._outcome.exception()
 
     def add_done_callback(self, callback: "_Callback", *, context: Context | None = None) -> None:
@@ -117,16 +129,18 @@ class AsyncReceipt:
         def told(_: object) -> None:
             callback(self)
 
-        self._asking += 1
+        self._waiting += 1
         self._callbacks += ((callback, told),)
         self._outcome.add_done_callback(told, context=context)
 
     def remove_done_callback(self, callback: "_Callback") -> int:
-        """Have it called no more, and return how often it would have been."""
+        """Have it called no more, and return how often it would have been.
+
+        It counts as a wait that has ended, also if it was called: `asyncio.wait` removes its callback in any case.
+        """
         removed = [told for each, told in self._callbacks if each == callback]
         self._callbacks = tuple(each for each in self._callbacks if each[0] != callback)
-        if not self._outcome.done():
-            self._asking -= len(removed)
+        self._waiting -= len(removed)
         return sum(self._outcome.remove_done_callback(told) for told in removed)
 
 
@@ -160,6 +174,10 @@ class OneReceipt:
         """As `Receipts`."""
         return self._receipt.asked
 
+    def have_told(self, numbers: Sequence[int]) -> bool:
+        """As `Receipts`."""
+        return self._receipt.has_told
+
     def failure(self, numbers: Sequence[int]) -> BaseException | None:
         """As `Receipts`. It keeps asyncio from logging the failure."""
         return self._outcome.exception()
@@ -174,6 +192,14 @@ class UnaskedFailures:
     def fail(self, receipts: Receipts, numbers: Sequence[int], failure: Exception) -> None:
         """Fail those of the receipts that have no outcome yet, and keep them."""
         receipts.fail(numbers, shortened(failure) if isinstance(failure, BraidMQError) else failure)
+        self._keep(receipts, numbers)
+
+    def abandon(self, receipts: Receipts, numbers: Sequence[int]) -> None:
+        """Abandon those of the receipts that have no outcome yet, and keep them."""
+        receipts.abandon(numbers)
+        self._keep(receipts, numbers)
+
+    def _keep(self, receipts: Receipts, numbers: Sequence[int]) -> None:
         # Bounded, for producers that never flush: the first ones are told.
         if len(self._failed) >= _MAX_UNASKED_FAILURES:
             self._failed = self._unasked()
@@ -184,14 +210,24 @@ class UnaskedFailures:
         """How many messages have failed that nobody has asked for."""
         return sum(len(numbers) for _, numbers in self._unasked())
 
-    def raise_first(self) -> None:
-        """Raise the first failure that nobody has asked for, and forget them all."""
+    async def raise_first(self) -> None:
+        """Raise the first failure that no receipt has told and none is awaited for.
+
+        Those of receipts that are awaited are kept for the next time: a wait may be cancelled in the very turn of the
+        event loop in which the failure has come, and tells it to nobody then. All others are forgotten.
+        """
+        if any(receipts.are_asked(numbers) for receipts, numbers in self._untold()):
+            await settle(_TURNS_OF_A_WAIT)
+        untold = self._untold()
+        self._failed = [each for each in untold if each[0].are_asked(each[1])]
         # All of them are looked at, which keeps asyncio from logging the others.
-        errors = [receipts.failure(numbers) for receipts, numbers in self._unasked()]
-        self._failed = []
+        errors = [receipts.failure(numbers) for receipts, numbers in untold if not receipts.are_asked(numbers)]
         for error in errors:
             if error is not None:
                 raise error
+
+    def _untold(self) -> list[tuple[Receipts, Sequence[int]]]:
+        return [each for each in self._failed if not each[0].have_told(each[1])]
 
     def _unasked(self) -> list[tuple[Receipts, Sequence[int]]]:
         return [each for each in self._failed if not each[0].are_asked(each[1])]

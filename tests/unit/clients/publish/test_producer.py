@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any, cast
 
@@ -7,6 +7,7 @@ import pytest
 
 from braidmq import (
     AsyncClient,
+    AsyncProducer,
     AsyncReceipt,
     ClientClosed,
     InvalidArgument,
@@ -336,6 +337,54 @@ async def test_a_failure_after_a_wait_that_ended_is_raised_by_flush(
     with pytest.raises(Refused):
         await receipt
     await producer.close()
+
+
+async def awaits(receipt: AsyncReceipt) -> None:
+    await receipt
+
+
+async def asks_when_it_is_done(receipt: AsyncReceipt) -> None:
+    done, _ = await asyncio.wait(cast("Any", [receipt]))
+    done.pop().result()
+
+
+@pytest.mark.parametrize("waits", [awaits, asks_when_it_is_done])
+@pytest.mark.parametrize("flushes", [AsyncProducer.flush, AsyncProducer.close])
+async def test_a_failure_is_raised_by_a_flush_however_late_the_wait_is_cancelled(
+    client: AsyncClient,
+    broker: FakeBroker,
+    waits: Callable[[AsyncReceipt], Coroutine[Any, Any, None]],
+    flushes: Callable[[AsyncProducer], Coroutine[Any, Any, None]],
+) -> None:
+    """Also in the very turn of the event loop in which the failure comes."""
+    broker.add_topic("t")
+    for turns in range(1000):
+        broker.gate.clear()
+        broker.faults.append(Fault(response=problem(422, "invalid-request"), after=True))
+        producer = client.producer("t", linger_seconds=0)
+        waiting = asyncio.create_task(waits(await producer.send("a")))
+        flushing = asyncio.create_task(flushes(producer))
+        await settle()
+        broker.gate.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        by_the_wait, by_the_flush = await asyncio.gather(waiting, flushing, return_exceptions=True)
+        if isinstance(by_the_wait, Refused):
+            break
+        assert isinstance(by_the_flush, Refused), f"cancelled after {turns} turns"
+    assert turns > 3
+
+
+async def test_a_wait_that_is_still_cancelled_leaves_the_failure_to_the_next_flush(client: AsyncClient) -> None:
+    """However long it takes: as that of a callback that is removed."""
+    producer = client.producer("missing", linger_seconds=0)
+    receipt = await producer.send("a")
+    receipt.add_done_callback(print)
+    await producer.flush()
+    receipt.remove_done_callback(print)
+    with pytest.raises(TopicNotFound):
+        await producer.close()
 
 
 async def test_callbacks_get_the_receipt(client: AsyncClient, broker: FakeBroker) -> None:
