@@ -24,6 +24,14 @@ class Redrives:
         self.next_sequence = 0
         self._settled: dict[str, dict[int, OffsetSet]] = {}
 
+    @property
+    def group_id(self) -> str:
+        """What a group's dead letters name it by: its resets leave it as it is, and another group has another one.
+
+        It is the id of the group's first incarnation, without what that tells of its maker.
+        """
+        return self.producer.partition(".")[0]
+
     def add(self, record: Redriving | Redriven) -> None:
         """Add a record up."""
         if isinstance(record, Redriven):

@@ -4,8 +4,8 @@ from filer.errors import BraidError
 from groups.offset_set import OffsetSet, ranges_of
 from groups.queue.progress import QueueProgress
 from mq.base.errors import NotFound
-from mq.groups.dead_letter_rows import rows_of_group
 from mq.groups.group_source import GroupSource
+from mq.groups.letter_owner import LetterOwner, owner_of
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_view import TopicView
 
@@ -19,13 +19,14 @@ class LettersSeen:
 
     def __init__(self) -> None:
         self.topic = ""
+        self.owner: LetterOwner | None = None
         self.own: dict[int, OffsetSet] = {}
         self.reached: dict[int, int] = {}
 
-    def begin(self, topic: str) -> None:
-        """Begin anew if it is another topic."""
-        if topic != self.topic:
-            self.topic, self.own, self.reached = topic, {}, {}
+    def begin(self, topic: str, owner: LetterOwner) -> None:
+        """Begin anew if it is another topic, or another group of that name."""
+        if (topic, owner) != (self.topic, self.owner):
+            self.topic, self.owner, self.own, self.reached = topic, owner, {}, {}
 
     @property
     def count(self) -> int:
@@ -43,11 +44,12 @@ async def open_letters(source: GroupSource, group: str, progress: QueueProgress,
     target = progress.settings.dead_letter
     if target is None:
         return 0
-    seen.begin(target.topic)
     if not progress.dead_count and target.topic not in source.topics:
         return 0  # nobody has written one, and it is not worth a look at the store
     try:
-        unread = await _look(source, group, progress, seen, await source.topics.topic(target.topic))
+        owner = await owner_of(source, group, progress.redrives)
+        seen.begin(target.topic, owner)
+        unread = await _look(source, owner, progress, seen, await source.topics.topic(target.topic))
     except NotFound:
         return 0
     except BraidError:
@@ -56,7 +58,7 @@ async def open_letters(source: GroupSource, group: str, progress: QueueProgress,
 
 
 async def _look(
-    source: GroupSource, group: str, progress: QueueProgress, seen: LettersSeen, runtime: TopicRuntime
+    source: GroupSource, owner: LetterOwner, progress: QueueProgress, seen: LettersSeen, runtime: TopicRuntime
 ) -> int:
     """Look at the letters that came since; how many are left."""
     redrives, topic = progress.redrives, runtime.topic
@@ -71,7 +73,7 @@ async def _look(
             if run.end <= begin:
                 break
             first, pages = run.end - run.table.num_rows, pages + 1
-            rows = rows_of_group(run.table["headers"], source.topic, group)
+            rows = owner.rows(run.table["headers"])
             own.add_all(ranges_of(first + row for row in rows))
             begin = redrives.skip(topic, segment.id, run.end)
         seen.reached[segment.id] = begin

@@ -1,12 +1,10 @@
 """A dead letter as a row of its topic, and as it is published to the topic it came from again."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from filer.format.headers import DELIVER_AT, EXPIRES_AT
 from filer.format.schema import TOPIC_FIELD, rows_schema
@@ -15,8 +13,8 @@ from filer.uploads import Reference
 from mq.base.errors import InvalidReference
 
 PREFIX = "braid-dead-"
-REASON, TOPIC, MEMBER, GROUP, ORIGIN, DELIVERIES, PAYLOAD = (
-    f"{PREFIX}{name}" for name in ("reason", "topic", "member", "group", "origin", "deliveries", "payload")
+REASON, TOPIC, MEMBER, GROUP, GROUP_ID, ORIGIN, DELIVERIES, PAYLOAD = (
+    f"{PREFIX}{name}" for name in ("reason", "topic", "member", "group", "group-id", "origin", "deliveries", "payload")
 )
 REDRIVEN_GROUP = "braid-redriven-group"
 """On a message that was redriven: other groups of the topic tell by it that they may have seen it before."""
@@ -66,21 +64,6 @@ def payload_of(headers: Iterable[tuple[str, bytes]] | None) -> Reference | None:
         return Reference(str(given["uri"]), int(given["size"]), str(given["etag"]), given["sha256"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise InvalidReference(f"its header {PAYLOAD} is no reference: {error}") from error
-
-
-def of_group(headers: Iterable[tuple[str, bytes]] | None, topic: str, group: str) -> bool:
-    """Whether a dead letter is of that group."""
-    told = dict(headers or ())
-    return told.get(TOPIC) == topic.encode() and told.get(GROUP) == group.encode()
-
-
-def rows_of_group(headers: pa.ChunkedArray, topic: str, group: str) -> list[int]:
-    """The rows of a page of dead letters that are of that group, as `of_group` tells of one."""
-    if not len(headers):
-        return []
-    lookup = partial(pc.map_lookup, headers, occurrence="last")
-    is_own = pc.and_(pc.equal(lookup(TOPIC), topic.encode()), pc.equal(lookup(GROUP), group.encode()))
-    return [row for row, own in enumerate(is_own.to_pylist()) if own]
 
 
 def member_of(headers: Iterable[tuple[str, bytes]] | None) -> str | None:

@@ -12,7 +12,7 @@ from groups.queue.progress import QueueProgress
 from groups.records import Dying
 from mq.administration.topic_administration import TopicAdministration
 from mq.base.errors import NotFound
-from mq.groups.dead_letter_rows import DELIVERIES, GROUP, ORIGIN, REASON, TOPIC, dead_letter
+from mq.groups.dead_letter_rows import DELIVERIES, GROUP, GROUP_ID, ORIGIN, REASON, TOPIC, dead_letter
 from mq.groups.group_source import GroupSource
 from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
@@ -79,7 +79,7 @@ class DeadLetters:
             for start in range(0, count, AT_ONCE):
                 outcomes = await asyncio.gather(
                     *(
-                        self._publish(letters, run.table.slice(row, 1), (topic, group), progress.id, dying, first + row)
+                        self._publish(letters, run.table.slice(row, 1), (topic, group), progress, dying, first + row)
                         for row in range(start, min(start + AT_ONCE, count))
                     ),
                     return_exceptions=True,
@@ -110,15 +110,22 @@ class DeadLetters:
         return found
 
     async def _publish(
-        self, letters: TopicRuntime, row: pa.Table, source: tuple[str, str], group_id: str, dying: Dying, offset: int
+        self,
+        letters: TopicRuntime,
+        row: pa.Table,
+        source: tuple[str, str],
+        progress: QueueProgress,
+        dying: Dying,
+        offset: int,
     ) -> None:
         about = {
             REASON: dying.reason,
             TOPIC: source[0],
             GROUP: source[1],
+            GROUP_ID: progress.redrives.group_id,
             ORIGIN: f"{dying.segment}-{offset}",
             DELIVERIES: str(dying.delivery),
         }
         rows = dead_letter(row, letters.state.config, about)
         sequence = dying.sequence + offset - dying.start
-        await letters.publisher.publish_rows(rows, rows.nbytes, RequestId(f"group {group_id}", sequence))
+        await letters.publisher.publish_rows(rows, rows.nbytes, RequestId(f"group {progress.id}", sequence))

@@ -10,9 +10,10 @@ from filer.topic.topic_state import TopicState
 from groups.queue.backlog import Seen, State
 from groups.queue.message_times import timed_rows
 from groups.queue.progress import QueueProgress
-from mq.groups.dead_letter_rows import deliveries_of, of_group
+from mq.groups.dead_letter_rows import deliveries_of
 from mq.groups.group_source import GroupSource
 from mq.groups.lag import not_looked_at
+from mq.groups.letter_owner import owner_of
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import Redriver
 from mq.topic.run import Run
@@ -121,10 +122,11 @@ async def read_dead_letters(
     shown = Shown()
     segment, offset = (0, 0) if after is None else (after.segment, after.offset + 1)
     redrives = group.progress.redrives
+    owner = await owner_of(group.source, group.name, redrives)
     async for run in redriver.unsettled(topic, redrives, segment=segment, offset=offset):
         first = run.end - run.table.num_rows
         for row, headers in enumerate(run.table["headers"].to_pylist()):
-            if not of_group(headers, group.topic, group.name) or redrives.is_settled(topic, run.segment, first + row):
+            if not owner.owns(headers) or redrives.is_settled(topic, run.segment, first + row):
                 continue
             if shown.rows >= most or shown.size_bytes >= max_bytes:
                 shown.has_more = True

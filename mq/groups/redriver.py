@@ -14,8 +14,9 @@ from filer.uploads import Reference, Uploads
 from groups.queue.redrives import Redrives, count_of
 from groups.records import Done, Redriving
 from mq.base.errors import Conflict, InvalidReference, NotFound
-from mq.groups.dead_letter_rows import member_of, of_group, payload_of, redriven
+from mq.groups.dead_letter_rows import member_of, payload_of, redriven
 from mq.groups.group_source import GroupSource, MakeReader
+from mq.groups.letter_owner import LetterOwner, owner_of
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_registry import TopicRegistry
@@ -62,7 +63,7 @@ class Redriver:
         Raises `InvalidReference` for one whose payload is gone, `Conflict` for one that does not say to which member of
         the topic group it belongs, and as `TopicReader.read_segment`.
         """
-        view = await source.view()
+        view, owner = await source.view(), await owner_of(source, group, redrives)
         chosen = Chosen(topic)
         size_bytes = 0
         async for run in self.unsettled(topic, redrives):
@@ -71,7 +72,7 @@ class Redriver:
             for offset, headers in enumerate(run.table["headers"].to_pylist(), first):
                 if redrives.is_settled(topic, run.segment, offset):
                     continue
-                if not of_group(headers, source.topic, group):
+                if not owner.owns(headers):
                     _add(chosen.passed, run.segment, offset)
                 elif chosen.count == most or size_bytes > PAGE_BYTES:
                     chosen.has_more = True
@@ -96,15 +97,15 @@ class Redriver:
 
         Raises `NotFound` for what is no such letter, and unless they are discarded as `choose`.
         """
-        view = None if discard else await source.view()
+        view, owner = None if discard else await source.view(), await owner_of(source, group, redrives)
         chosen = Chosen(topic)
         runtime = await self._topic(topic)
         reader = self._make_reader(TopicView(runtime))
         for segment, offset in sorted(set(ids)):
             row = await _row(runtime, reader, segment, offset)
             headers = None if row is None else row["headers"][0].as_py()
-            if not of_group(headers, source.topic, group):
-                raise NotFound("message", f"{segment}-{offset} is no dead letter of group {group!r} in {topic!r}")
+            if not owner.owns(headers):
+                raise NotFound("message", _not_owned(owner, headers, f"{segment}-{offset}", topic))
             if not redrives.is_settled(topic, segment, offset):
                 if view is not None:
                     await self._check_letter(view, headers, segment, offset)
@@ -215,6 +216,13 @@ class Redriver:
             return await self._topics.topic(name)
         except NotFound as error:
             raise NotFound("message", f"there are no dead letters: topic {name!r} is not there") from error
+
+
+def _not_owned(owner: LetterOwner, headers: Sequence[tuple[str, bytes]] | None, id_: str, topic: str) -> str:
+    """Why a message of a topic of dead letters is not one of that group."""
+    if owner.owned_before(headers):
+        return f"{id_} in {topic!r} is a dead letter of an earlier group {owner.group!r}: publish it again yourself"
+    return f"{id_} is no dead letter of group {owner.group!r} in {topic!r}"
 
 
 def _rows_of(view: TopicView, letters: pa.Table | None, published: pa.RecordBatch) -> pa.RecordBatch:

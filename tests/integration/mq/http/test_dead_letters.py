@@ -185,6 +185,57 @@ async def counts(broker: HttpBroker) -> tuple[int, int, int]:
     return told["dead"], told["dead_total"], len(await seen(broker, "dead"))
 
 
+async def begin_again(broker: HttpBroker, what: str) -> None:
+    """Delete the group, or the topic with it, and make it anew."""
+    (await broker.client.delete({"group": G, "topic": T}[what])).raise_for_status()
+    await broker.client.put(T)
+    (await broker.client.put(G)).raise_for_status()
+
+
+@pytest.mark.parametrize("what", ["group", "topic"])
+async def test_letters_of_an_earlier_group_of_that_name_are_none_of_its_own(
+    memory_broker: HttpBroker, what: str
+) -> None:
+    await memory_broker.client.put(T)
+    await kill(memory_broker, "a", "b")
+    (first, *_) = (await look(memory_broker, "dead"))["messages"]
+    await begin_again(memory_broker, what)
+    assert await counts(memory_broker) == (0, 0, 0)
+    assert await redrive(memory_broker) == {"redriven": 0, "more": False}
+    for discard in (False, True):
+        body = {"ids": [first["id"]], "discard": discard}
+        answer = await memory_broker.client.post(f"{G}/redrive", json=body)
+        assert "of an earlier group" in check_problem(answer, 404, "message-not-found")["detail"]
+    await kill(memory_broker, "c")
+    given_up = ["a", "b", "c"] if what == "group" else ["c"]
+    assert await counts(memory_broker) == (len(given_up),) * 3
+    assert await seen(memory_broker, "dead") == given_up
+    in_topic = (await memory_broker.client.get("/v1/topics/t.dead/messages")).json()["messages"]
+    assert sorted(m["value"] for m in in_topic) == sorted(["a", "b", *given_up])
+
+
+async def test_a_reset_leaves_a_group_its_letters(memory_broker: HttpBroker) -> None:
+    await memory_broker.client.put(T)
+    await kill(memory_broker, "a")
+    (await memory_broker.client.post(f"{G}/reset", json={"to": "latest"})).raise_for_status()
+    await kill(memory_broker, "b")
+    assert await counts(memory_broker) == (2, 2, 2)
+    assert await redrive(memory_broker) == {"redriven": 2, "more": False}
+
+
+async def test_letters_of_earlier_versions_are_those_of_the_topic_that_is_there(memory_broker: HttpBroker) -> None:
+    """They name no group but by its name, and where their message was."""
+    client = memory_broker.client
+    await client.put(T)
+    await kill(memory_broker, "a")
+    headers = {"braid-dead-topic": "t", "braid-dead-group": "g", "braid-dead-origin": "0-0"}
+    letters = {"messages": [{"key": "old", "value": "old", "headers": headers}]}
+    (await client.post("/v1/topics/t.dead/messages", json=letters)).raise_for_status()
+    assert await seen(memory_broker, "dead") == ["a", "old"] and (await group(memory_broker))["dead"] == 2
+    await begin_again(memory_broker, "topic")
+    assert await counts(memory_broker) == (0, 0, 0)
+
+
 async def test_letters_are_counted_some_at_a_time(memory_broker: HttpBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until all are looked through, no more count than were given up."""
     monkeypatch.setattr(dead_letter_count, "PAGE_ROWS", 2)

@@ -132,6 +132,7 @@ async def test_what_nobody_can_work_on_becomes_a_dead_letter(memory_broker: Http
         (await decide(memory_broker, "releases", released, reason="no such customer")).raise_for_status()
     (letter,) = await until_dead(memory_broker, 1)
     assert (letter["key"], letter["value"]) == ("a", "a")
+    assert len(letter["headers"].pop("braid-dead-group-id")) == 26
     assert letter["headers"] == {
         "colour": "red",
         "braid-dead-reason": "no such customer",
