@@ -109,8 +109,9 @@ FORWARDED_SHARE = 0.9
 # Answers with messages hold so much of `read_bytes` before the cache of files gives its room to them.
 FREE_OF_CACHE_SHARE = 4
 # How long an end waits for the store to take note of it.
-ASKED_BYTES = 64 * 1024 * 1024
-"""Bodies of requests that name many messages, segments or files take at most so much, and parsed as much again."""
+ASKED_BYTES, DECIDED_BYTES = 48 * 1024 * 1024, 24 * 1024 * 1024
+"""Bodies of requests that name many messages, segments or files take at most so much, and those of groups parsed so
+much more: the largest takes 16 MiB."""
 STOP_NOTE_SECONDS = 5.0
 
 _log = EventLog(__name__)
@@ -177,7 +178,7 @@ class Broker:
         self.arrivals = Arrivals(settings.arriving_bytes)
         # Long bodies about groups and loads, as they came, and what of them is parsed and not answered yet.
         self.asked, self.asked_arrivals = Room(ASKED_BYTES, clock.monotonic_seconds), Arrivals(ASKED_BYTES // 4)
-        self.decisions = Budget(ASKED_BYTES)
+        self.decisions = Budget(DECIDED_BYTES)
         self.draining = asyncio.Event()
         # Where puts mostly wait for the network, nobody stands back for them.
         puts_compute = store.traits.puts_at_once == 1

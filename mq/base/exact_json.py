@@ -38,6 +38,20 @@ def has_each_name_once(data: bytes, strings: int) -> bool:
     return b"\\" not in data and data.count(b'"') == 2 * strings
 
 
+def is_whole(data: bytes, parsed: Any) -> bool:
+    """Whether `parsed`, which orjson has made of `data`, has all of its names: no object had one twice.
+
+    A text without a backslash has as many quotes as what orjson writes of it, and fewer are written if a name went.
+    False where it is not known; `loads` then tells.
+    """
+    if b"\\" in data:
+        return False
+    try:
+        return data.count(b'"') == orjson.dumps(parsed).count(b'"')
+    except TypeError:  # nested too deeply to be written
+        return False
+
+
 def _integer(text: str) -> Any:
     return orjson.Fragment(text) if text == "-0" else int(text)
 

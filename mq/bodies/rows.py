@@ -56,17 +56,20 @@ def json_values_checked(values: pa.Array) -> Steps[None]:
     for start in range(0, len(values), CHECKED_ROWS):
         if start:
             yield
-        for row, value in enumerate(values.slice(start, CHECKED_ROWS).to_pylist(), start):
-            if value is None:
-                continue
-            where = f"row {row} of the request"
-            if len(value) > _SMALL_CHARS:
-                yield from parsed_size_checked(_as_bytes(value), where)
-            _check_is_json(value, where)
-            step_bytes += len(value)
-            if step_bytes >= STEP_BYTES:
-                yield
-                step_bytes = 0
+        row = start
+        try:
+            for row, value in enumerate(values.slice(start, CHECKED_ROWS).to_pylist(), start):
+                if value is None:
+                    continue
+                if len(value) > _SMALL_CHARS:
+                    yield from parsed_size_checked(_as_bytes(value), _row_of_request(row))
+                orjson.loads(value)
+                step_bytes += len(value)
+                if step_bytes >= STEP_BYTES:
+                    yield
+                    step_bytes = 0
+        except orjson.JSONDecodeError as error:
+            raise _not_json(_row_of_request(row), error) from error
 
 
 def check_json_text(value: str | bytes, where: str) -> None:
@@ -80,7 +83,15 @@ def _check_is_json(value: str | bytes, where: str) -> None:
     try:
         orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"{where}: the topic's values must be JSON, but this one is not JSON: {error}") from error
+        raise _not_json(where, error) from error
+
+
+def _row_of_request(row: int) -> str:
+    return f"row {row} of the request"
+
+
+def _not_json(where: str, error: orjson.JSONDecodeError) -> InvalidInput:
+    return InvalidInput(f"{where}: the topic's values must be JSON, but this one is not JSON: {error}")
 
 
 def _as_bytes(value: str | bytes) -> bytes:

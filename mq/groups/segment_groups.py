@@ -12,7 +12,7 @@ from filer.errors import BraidError, SegmentMoved
 from filer.event_log import EventLog
 from filer.keys import GROUPS_TOPIC
 from groups.fold import GroupProgress, new_progress
-from groups.incarnations import incarnation_id
+from groups.incarnations import incarnation_id, origin_of
 from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
@@ -31,6 +31,8 @@ FULL_BYTES = 8 * 1024 * 1024
 """When so much of a checkpoint is not stored yet, the rest waits."""
 MOST_GROUPS = 10_000
 """Each takes some kilobytes of memory, and claims make groups."""
+LOOK_SECONDS = 1.0
+"""To look for groups that may go takes some milliseconds, and each claim that is refused would take as much."""
 
 Group = QueueGroup | StreamGroup
 
@@ -78,9 +80,11 @@ class SegmentGroups:
         self._untouched: dict[str, GroupProgress] = {}
         self._gate = ChangeGate()
         self._appended = 0
-        # How many groups each has made; None: it is to be counted again.
+        # How many groups each has made; None: the log is read again, and they are to be counted.
         self._makers: Counter[tuple[str, str]] | None = None
         self._making: Counter[tuple[str, str]] = Counter()
+        # Of whom no group may go, and until when that is not looked at again. None stands for all.
+        self._none_idle_until: dict[tuple[str, str] | None, float] = {}
         self._is_closed = self._is_broken = False
         self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{log.segment}")
         self._checkpointing: asyncio.Task[None] | None = None
@@ -158,7 +162,7 @@ class SegmentGroups:
             source=first.source,
         )
         await self._append(key, record)
-        self._makers = None
+        self._count_made(topic, group_id, 1)
         _log.info("group_created", topic=topic, group=name, mode=settings.mode)
         return self._make(key, new_progress(group_id, settings, first.positions, first.source))
 
@@ -187,8 +191,16 @@ class SegmentGroups:
             self._makers = count_of_makers([*self._untouched.items(), *touched])
         return self._makers[whose] + self._making[whose]
 
+    def _count_made(self, topic: str, group_id: str, change: int) -> None:
+        """A group has come, or has gone. To count all of them again for each would take a claim some milliseconds."""
+        if self._makers is not None:
+            self._makers[(topic, origin_of(group_id).maker)] += change
+
     async def _end_idle(self, whose: tuple[str, str] | None) -> int:
         """End some groups that nobody would miss, of a topic and maker or of any; how many have gone."""
+        now_seconds = self._clock.monotonic_seconds()
+        if now_seconds < self._none_idle_until.get(whose, now_seconds):
+            return 0
         unasked = {key: group.progress for key, group in self._groups.items() if group.is_unasked}
         count = 0
         for key in to_go({**self._untouched, **unasked}, of=whose):
@@ -196,6 +208,10 @@ class SegmentGroups:
             with contextlib.suppress(BraidError):
                 group = self.find(*topic_and_group(key))
                 count += group is not None and await group.make_room()
+        if not count:
+            if len(self._none_idle_until) >= MOST_GROUPS:
+                self._none_idle_until.clear()
+            self._none_idle_until[whose] = now_seconds + LOOK_SECONDS
         return count
 
     async def reset(
@@ -319,9 +335,9 @@ class SegmentGroups:
 
         Mostly the segment is lost, and this ends. Otherwise the log is read again before anybody is answered.
         """
-        self._makers = None
         if isinstance(error, NotFound):
-            self._groups.pop(key, None)
+            if (group := self._groups.pop(key, None)) is not None:
+                self._count_made(group.topic, group.progress.id, -1)
         else:
             self._is_broken = True
 

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from filer.errors import InvalidInput
+from mq.base import exact_json
 from mq.base.errors import Malformed
 from mq.limits.steps import STEP_ROWS, Steps
 
@@ -53,8 +54,6 @@ def object_in_steps(body: bytes, example: str, most: int) -> Steps[dict[str, Any
         raise Malformed("the body is not valid JSON: there is something behind its object")
     document = object_of(bytes(outline), example)
     names = [name for name, value in document.items() if isinstance(value, list)]
-    if len(names) < len(lists):
-        raise Malformed("the body is not valid JSON: it has a name twice")
     return {**document, **dict(zip(names, lists, strict=True))}
 
 
@@ -90,7 +89,10 @@ def object_of(body: bytes, example: str) -> dict[str, Any]:
 
 def _parsed(text: bytes) -> Any:
     try:
-        return orjson.loads(text)
+        parsed = orjson.loads(text)
+        if not exact_json.is_whole(text, parsed):
+            exact_json.loads(text)  # it refuses a name that an object has twice
+        return parsed
     except orjson.JSONDecodeError as error:
         raise Malformed(f"the body is not valid JSON: {error}") from error
 

@@ -13,10 +13,13 @@ from mq.http.consuming.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_
 from mq.http.json_body import M as Body
 from mq.http.json_body import body_in_steps
 from mq.limits.read_budget import ReadLease
-from mq.limits.steps import STEP_ROWS, Steps, begun_at_once
+from mq.limits.steps import STEP_ROWS, Steps, begun_at_once, in_turns
 
 AT_ONCE = 32
 """Ranges that are decided in a turn, unless a claim has more: some 0.7 ms."""
+LONG_BYTES = 8 * 1024
+"""A body up to this is worked on at once. A longer one may take a millisecond in its first step, and waits its turn."""
+_COUNTED_BYTES = 256 * 1024
 _NAMED_BYTES = 1100
 """A message that is named takes so much: as a part of the body, checked, and while it is decided."""
 Decide: TypeAlias = Callable[[Sequence[ToDecide]], Awaitable[list[list[Outcome]]]]
@@ -25,12 +28,15 @@ Decide: TypeAlias = Callable[[Sequence[ToDecide]], Awaitable[list[list[Outcome]]
 
 def decision_bytes(body: bytes) -> int:
     """About what a body that names many things takes from when it is parsed until it is answered: far more than it."""
-    return len(body) + _NAMED_BYTES * min(body.count(b"{"), MOST_DECIDED)
+    # To count in 4 MB takes longer than to parse a step of them. A body so long may name as many as are allowed.
+    named = MOST_DECIDED if len(body) > _COUNTED_BYTES else min(body.count(b"{"), MOST_DECIDED)
+    return len(body) + _NAMED_BYTES * named
 
 
 async def parsed_in_turns(body: bytes, model: type[Body], lease: ReadLease) -> Body:
     """A body that names many things, parsed and checked some in each turn. Raises as `parse_body`."""
-    return await begun_at_once(body_in_steps(body, model, MOST_DECIDED), lease.turns)
+    begun = in_turns if len(body) > LONG_BYTES else begun_at_once
+    return await begun(body_in_steps(body, model, MOST_DECIDED), lease.turns)
 
 
 async def decided(what: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:

@@ -84,6 +84,11 @@ def parse_text(data: bytes) -> Request:
     return _plain(data) or _other(data) or _request(_object(data), len(data))
 
 
+def may_publish(data: bytes) -> bool:
+    """Whether a message may be a publish, as far as that is plain to see: its field's name may also be escaped."""
+    return _LARGE_FIELD in data
+
+
 def parse_binary(data: bytes) -> Request:
     """The request of a binary message. Raises `BadMessage`."""
     end = data.find(b"\n", 0, HEAD_BYTES)
@@ -106,6 +111,8 @@ def _plain(data: bytes) -> Request | None:
 
     None for all others. Only numbers, and names that come twice, have to be looked at by `exact_json`.
     """
+    if not may_publish(data):
+        return None
     try:
         document = orjson.loads(data)
         id_, message = document["id"], document[PUBLISH]
@@ -126,7 +133,7 @@ def _other(data: bytes) -> Request | None:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None  # `_object` tells why
-    if not isinstance(document, dict) or PUBLISH in document:
+    if not isinstance(document, dict) or PUBLISH in document or not exact_json.is_whole(data, document):
         return None
     return _request(document, len(data))
 

@@ -11,6 +11,7 @@ from filer.errors import BraidError
 from mq.base.errors import Malformed
 from mq.bodies.intake import Intake
 from mq.broker import Broker
+from mq.http.consuming.decisions import LONG_BYTES
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.endpoints.publish import Publisher
 from mq.http.hidden_names import HiddenNames
@@ -32,6 +33,7 @@ from mq.http.sockets.requests import (
     BadMessage,
     Id,
     Request,
+    may_publish,
     parse_binary,
     parse_text,
 )
@@ -156,6 +158,9 @@ class Session:
 
     async def _serve(self, message: Message) -> None:
         self._count += 1
+        if len(message.data) > LONG_BYTES and not may_publish(message.data):
+            # It takes a millisecond to parse, and others' publishes go first.
+            await self._broker.turns.others.wait()
         try:
             request = parse_text(message.data) if message.is_text else parse_binary(message.data)
         except BadMessage as bad:

@@ -206,6 +206,7 @@ async def test_groups_that_claims_have_made_make_room(
     """Those that hold nothing, and that nobody asks for: the oldest go, and whoever comes makes them anew."""
     client = memory_broker.client
     monkeypatch.setattr("mq.groups.segment_groups.MOST_GROUPS", 6)
+    monkeypatch.setattr("mq.groups.segment_groups.LOOK_SECONDS", 0)
     monkeypatch.setattr("mq.groups.group_room.GO_AT_ONCE", 2)
     await client.put(T)
     (await client.put(f"{T}/groups/asked-for")).raise_for_status()

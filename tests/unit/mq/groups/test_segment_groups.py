@@ -1,7 +1,8 @@
 """Checkpoints beside what else is stored: nothing that they stand in for may be missing in them."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -9,7 +10,8 @@ import pytest
 
 from filer.clock import ManualClock, settle
 from filer.errors import SegmentMoved
-from groups.fold import GroupFold
+from groups.fold import GroupFold, GroupProgress
+from groups.incarnations import Origin
 from groups.queue.progress import QueueProgress
 from groups.records import (
     CHECKPOINT_KEY,
@@ -26,8 +28,10 @@ from groups.records import (
 )
 from groups.settings import GroupSettings, default_settings
 from groups.stream.progress import StreamProgress
-from mq.groups import group_log, segment_groups
+from mq.base.errors import Conflict
+from mq.groups import group_log, group_room, segment_groups
 from mq.groups.group_records import Append
+from mq.groups.group_room import GO_AT_ONCE, MOST_OF_MAKER, Maker
 from mq.groups.group_source import Beginning, GroupSource
 from mq.groups.message_feed import Feed
 from mq.groups.queue_group import QueueGroup
@@ -118,6 +122,45 @@ async def test_a_group_that_is_created_meanwhile_is_part_of_it(monkeypatch: pyte
     await asyncio.gather(*both)
     await settle()
     assert any(key == CHECKPOINT_KEY for key, _ in log.records) and log.missing() == []
+    await groups.close()
+
+
+@pytest.mark.parametrize(("idle_seconds", "claims", "refusals"), [(0, 10_000, 8_000), (600, 2_500, 1)])
+async def test_one_principal_that_makes_ten_thousand_groups_is_no_others_business(
+    monkeypatch: pytest.MonkeyPatch, idle_seconds: float, claims: int, refusals: int
+) -> None:
+    """By claims, each from another name. What nobody asks for any more makes room for more of its own."""
+    counted: list[int] = []
+    looks: list[int] = []
+
+    def look(known: Mapping[str, GroupProgress], *, of: tuple[str, str] | None = None) -> list[str]:
+        looks.append(len(known))
+        return group_room.to_go(known, of=of)
+
+    def count_all(groups: Iterable[tuple[str, GroupProgress]]) -> Counter[tuple[str, str]]:
+        known = list(groups)
+        counted.append(len(known))
+        return group_room.count_of_makers(known)
+
+    monkeypatch.setattr(segment_groups, "count_of_makers", count_all)
+    monkeypatch.setattr(segment_groups, "to_go", look)
+    monkeypatch.setattr(group_log, "CHECKPOINT_RECORDS", 10**6)
+    clock, log = ManualClock(), Log()
+    groups = SegmentGroups(log, clock, partial(make_group, clock))  # type: ignore[arg-type]
+    await groups.ready()
+    settings, refused = default_settings("t", "stored"), 0
+    for number in range(claims):
+        try:
+            await groups.create("t", f"made-{number}", settings, earliest, Maker(Origin("eve", by_claim=True)))
+        except Conflict:
+            refused += 1
+            if idle_seconds:
+                await clock.advance(idle_seconds)
+    assert len(groups.known()) <= MOST_OF_MAKER
+    assert refused == refusals
+    assert len(looks) <= 1 + refusals * bool(idle_seconds) + (claims - MOST_OF_MAKER) // GO_AT_ONCE * bool(idle_seconds)
+    await groups.create("t", "ann", settings, earliest, Maker(Origin("ann", by_claim=True)))
+    assert len(counted) == 1, "a claim takes no longer where there are many groups"
     await groups.close()
 
 

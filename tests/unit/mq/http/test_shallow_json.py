@@ -68,7 +68,7 @@ FILL = b'"x"' + b',"x"' * (WHOLE_BYTES // 4)
         (b'{"a":[1 2,' + FILL + b"]}", Malformed, "not valid JSON"),
         (b'{"a":[{"b"},' + FILL + b"]}", Malformed, "not valid JSON"),
         (b'{"a":[,' + FILL + b"]}", InvalidInput, "plain values and objects"),
-        (b'{"a":[1,' + FILL + b'],"a":[2]}', Malformed, "a name twice"),
+        (b'{"a":[1,' + FILL + b'],"a":[2]}', Malformed, "the name 'a' twice"),
         (b'{"a" [1,' + FILL + b"]}", Malformed, "not valid JSON"),
     ],
     ids=lambda given: str(given)[:24] if isinstance(given, bytes) else "",

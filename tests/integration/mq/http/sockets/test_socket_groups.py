@@ -100,6 +100,36 @@ async def test_many_acks_are_under_way_at_once(broker: HttpBroker, socket: Socke
     assert (await group(broker))["lag"]["messages"] == 0
 
 
+def acks(token: str, case: str) -> bytes:
+    """The value of an ack that has something twice."""
+    part = b'{"claim":"%b","id":"0-0"}' % token.encode()
+    return {
+        "a message": b'{"messages":[%b,%b]}' % (part, part),
+        "a name": b'{"messages":[],"messages":[%b]}' % part,
+        "a name of a message": b'{"messages":[{"id":"0-0",%b]}' % part[1:],
+        "an escaped name": b'{"messages":[],"message\\u0073":[%b]}' % part,
+    }[case]
+
+
+@pytest.mark.parametrize("case", ["a message", "a name", "a name of a message", "an escaped name"])
+async def test_what_is_there_twice_is_refused_as_over_http(memory_broker: HttpBroker, case: str) -> None:
+    client = memory_broker.client
+    (await client.put(TOPIC)).raise_for_status()
+    await publish(memory_broker, "a")
+    async with socket_client(memory_broker.url, "t") as socket:
+        await socket.ok(subscribe={**QUEUE, "credit": 1})
+        ((message,),) = [each["messages"] for each in await deliveries(socket, 1)]
+        body = acks(message["claim"], case)
+        over_http = (await client.post(f"{TOPIC}/groups/g/acks", content=body)).json()
+        await socket.connection.send(b'{"id":"it","group":"g","ack":%b}' % body, text=True)
+        await socket.until(lambda: "it" in socket.answers or bool(socket.told))
+        told = socket.told[0] if socket.told else socket.answers["it"]["problem"]
+        assert told["status"] == over_http["status"] in (400, 422)
+        assert "twice" in over_http["detail"] or "names too" in over_http["detail"]
+        assert "twice" in told["detail"] or told["detail"] == over_http["detail"]
+    assert (await group(memory_broker))["lag"]["messages"] == 1
+
+
 async def test_what_a_gone_socket_would_have_got_is_for_others(broker: HttpBroker) -> None:
     async with socket_client(broker.url, "t") as gone:
         await gone.ok(subscribe={**QUEUE, "credit": 5})
