@@ -12,6 +12,7 @@ BraidError
 ├── SegmentMoved                 this process no longer owns the segment: refresh the route
 ├── SegmentSealed                the segment takes no more messages: go to its successors
 ├── SequenceExpired              the request is too old to find out whether it was stored
+├── ProducerTaken                the producer's id belongs to another principal: choose another id
 ├── UnreadableObject             an object that must be there cannot be read: tell which one, and read what others hold
 │   ├── DataMissing              it was acknowledged or recorded, and it is gone
 │   └── CorruptFile              the content is not what the name promises
@@ -84,6 +85,10 @@ class SegmentSealed(BraidError):
 
 class SequenceExpired(BraidError):
     """The producer has sent so many requests since that brokers no longer know whether this one was stored."""
+
+
+class ProducerTaken(BraidError):
+    """The producer's id belongs to another principal."""
 
 
 class UnreadableObject(BraidError):

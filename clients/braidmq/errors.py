@@ -29,6 +29,7 @@
         │   ├── TopicExists          `create_topic(…, exist_ok=False)` wants a new one
         │   ├── PolicyChanged        somebody else has changed the policy meanwhile
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
+        │   ├── ProducerTaken        the producer's id belongs to another principal: choose another id
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
         │   ├── ClaimLost            messages are with another consumer, or done
         │   ├── MemberFenced         segments are with another member of the group
@@ -258,6 +259,10 @@ class SequenceExpired(Conflict):
     """The sequence is not among those that the owner remembers of this producer, and not newer than they are."""
 
 
+class ProducerTaken(Conflict):
+    """The producer's id belongs to another principal, which used it before in this topic: choose another id."""
+
+
 class ClaimLost(Conflict):
     """The leases of claimed messages have run out, and the messages are with another consumer, or done."""
 
@@ -351,6 +356,7 @@ _BY_SLUG: dict[str, type[Refused]] = {
     "data-damaged": DataDamaged,
     "front-store-full": FrontStoreFull,
     "sequence-expired": SequenceExpired,
+    "producer-taken": ProducerTaken,
     "load-not-found": LoadNotFound,
     "load-refused": LoadRefused,
     "load-committed": LoadCommitted,

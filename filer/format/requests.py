@@ -12,10 +12,15 @@ EXAMPLE = '{"producer": [sequence, index of the first message in the file, count
 
 
 class RequestId(NamedTuple):
-    """One request of one producer; `sequence` is the producer's own number, which only grows."""
+    """One request of one producer; `sequence` is the producer's own number, which only grows.
+
+    `owner` is whose request it is: a digest of the principal. It is empty for those whom brokers trust without a
+    credential, and for what comes by way of a broker of an older version.
+    """
 
     producer: str
     sequence: int
+    owner: str = ""
 
     @property
     def null_slot(self) -> int:
@@ -42,18 +47,34 @@ class StoredRequest(NamedTuple):
 def requests_to_json(requests: Sequence[StoredRequest], base: int) -> str:
     """The requests in a file that starts at offset `base`, as its footer has them."""
     by_producer: dict[str, list[int]] = {}
-    for (producer, sequence), position in requests:
-        by_producer.setdefault(producer, []).extend((sequence, position.offset - base, position.count))
+    for request, position in requests:
+        by_producer.setdefault(request.producer, []).extend((request.sequence, position.offset - base, position.count))
     return orjson.dumps(by_producer).decode()
 
 
-def requests_from_json(text: str, segment: int, base: int) -> tuple[StoredRequest, ...]:
-    """The requests of a footer; raises `ValueError` if `text` is not what `requests_to_json` writes."""
+def owners_to_json(requests: Sequence[StoredRequest]) -> str:
+    """The owners of the producers of these requests, as a footer has them; empty if none has an owner.
+
+    Brokers of versions before neither write nor read this. A producer has one owner in a segment at a time, so the last
+    one is whose it is at the file's end.
+    """
+    owners = {request.producer: request.owner for request, _ in requests if request.owner}
+    return orjson.dumps(owners).decode() if owners else ""
+
+
+def requests_from_json(text: str, segment: int, base: int, owners_text: str = "") -> tuple[StoredRequest, ...]:
+    """The requests of a footer, from what `requests_to_json` and `owners_to_json` wrote.
+
+    Raises `ValueError` for any other text.
+    """
     by_producer = orjson.loads(text)
     if not isinstance(by_producer, dict):
         raise ValueError(f"requests: not of the form {EXAMPLE}")
+    owners = orjson.loads(owners_text) if owners_text else {}
+    if not isinstance(owners, dict) or not all(isinstance(owner, str) for owner in owners.values()):
+        raise ValueError('owners: not of the form {"producer": "digest of its owner"}')
     return tuple(
-        StoredRequest(RequestId(producer, sequence), Position(segment, base + index, count))
+        StoredRequest(RequestId(producer, sequence, owners.get(producer, "")), Position(segment, base + index, count))
         for producer, numbers in by_producer.items()
         for sequence, index, count in _triples(numbers)
     )

@@ -23,7 +23,7 @@ from filer.format.plain.file_of_texts import file_of_texts
 from filer.format.plain.null_columns import columns_with_values
 from filer.format.plain.plain_file import BEGIN, footer_around, is_plain, plain_file
 from filer.format.plain.prefixed import Texts
-from filer.format.requests import StoredRequest, requests_from_json, requests_to_json
+from filer.format.requests import StoredRequest, owners_to_json, requests_from_json, requests_to_json
 from filer.format.schema import JSON_TYPE, TOPIC_FIELD, KeyType, ValueType, log_schema, no_messages
 from filer.format.sparse_file import SparseFile
 
@@ -106,6 +106,8 @@ class Footer:
             pairs["sealed"] = "true"
         if self.requests:
             pairs["requests"] = requests_to_json(self.requests, self.base)
+            if owners := owners_to_json(self.requests):
+                pairs["owners"] = owners
         if self.windows:
             pairs["windows"] = base64.b64encode(self.windows).decode()
         if self.last_original is not None:
@@ -123,7 +125,7 @@ class Footer:
             if pairs[b"braidmq.version"] != str(FORMAT_VERSION):
                 raise CorruptFile(f"segment file of format version {pairs[b'braidmq.version']}, not {FORMAT_VERSION}")
             segment, base = int(pairs[b"braidmq.segment"]), int(pairs[b"braidmq.base_offset"])
-            requests = pairs.get(b"braidmq.requests")
+            requests, owners = pairs.get(b"braidmq.requests"), pairs.get(b"braidmq.owners", "")
             return cls(
                 segment=segment,
                 base=base,
@@ -133,7 +135,7 @@ class Footer:
                 last_timestamp_us=int(pairs[b"braidmq.last_timestamp"]),
                 refs=int(pairs[b"braidmq.refs"]),
                 sealed=pairs.get(b"braidmq.sealed") == "true",
-                requests=() if requests is None else requests_from_json(requests, segment, base),
+                requests=() if requests is None else requests_from_json(requests, segment, base, owners),
                 windows=base64.b64decode(pairs.get(b"braidmq.windows", ""), validate=True),
                 previous=pairs.get(b"braidmq.previous", ""),
                 last_original=pairs.get(b"braidmq.last_original"),

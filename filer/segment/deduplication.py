@@ -7,16 +7,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filer.errors import SequenceExpired
+from filer.errors import ProducerTaken, SequenceExpired
 from filer.format.requests import Position, RequestId
 from filer.format.slot_columns import slots_of
 from filer.segment.cut_rows import CutRows
+from filer.segment.producer_owners import differ
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.sequence_window import WINDOW_SEQUENCES, Found
 from filer.slots import slot_of
 
 if TYPE_CHECKING:
     from filer.segment.next_file import Payload, Single
+
+
+def check_owner(request: RequestId, owner: str) -> None:
+    """Raise `ProducerTaken` if the producer is that owner's, and the request another's.
+
+    The words say nothing of the owner, nor of what it has sent.
+    """
+    if differ(owner, request.owner):
+        raise ProducerTaken(
+            f"producer {request.producer!r} belongs to another principal, which used this id of this topic before, "
+            "within the last hour: choose another id"
+        )
 
 
 def deduplicate(

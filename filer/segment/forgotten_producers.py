@@ -3,7 +3,8 @@
 A segment that forgot such a producer altogether would take its repeat for a new producer's first request, and store it
 twice. So two things stay, both bounded:
 
-- of the last `MAX_EXACT` such producers a hash and the highest sequence. A higher one is new, others are refused;
+- of the last `MAX_EXACT` such producers a hash, the highest sequence, and the owner. A higher one is new if it is the
+  owner's, others are refused;
 - of those before them a bit pattern (a Bloom filter). It tells only that a producer may be one of them, so all of its
   sequences are refused. Its publisher goes on under a new id. One new producer in 50,000 is refused by mistake while
   144,000 are in the pattern, one in 50 with a million.
@@ -18,6 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
+
+from filer.segment.producer_owners import differ, one_owner
 
 MAX_EXACT = 16_384
 PATTERN_BITS = 1 << 23
@@ -60,16 +63,16 @@ class ForgottenProducers:
     """What is left of producers without windows: up to which sequence a request of theirs is refused."""
 
     def __init__(self) -> None:
-        # By hash: the highest sequence, and when it was last seen. The longest silent producer comes first.
-        self._exact: dict[int, tuple[int, int]] = {}
+        # By hash: the highest sequence, when it was last seen, and its owner. The longest silent producer comes first.
+        self._exact: dict[int, tuple[int, int, str]] = {}
         self._patterns: list[_Pattern] = []
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._patterns)
 
-    def add(self, name: str, highest: int, seen_us: int, lifetime_us: int) -> None:
+    def add(self, name: str, highest: int, seen_us: int, lifetime_us: int, owner: str = "") -> None:
         """Remember a producer, last seen at that time of the log, of which sequences up to `highest` are refused."""
-        self._add(_hash(name), highest, seen_us, lifetime_us)
+        self._add(_hash(name), highest, seen_us, owner, lifetime_us)
 
     def floor_of(self, name: str) -> int:
         """The sequence up to which a producer's requests are refused; `NO_FLOOR` if it was not forgotten."""
@@ -80,12 +83,20 @@ class ForgottenProducers:
             return known[0]
         return ALL_SEQUENCES if any(pattern.may_have(hashed) for pattern in self._patterns) else NO_FLOOR
 
-    def take(self, name: str) -> int:
-        """As `floor_of`; the caller remembers the producer from now on."""
-        floor = self.floor_of(name)
-        if self._exact:
-            self._exact.pop(_hash(name), None)
-        return floor
+    def owner_of(self, name: str) -> str:
+        """Whose producer it is, as far as that is known exactly; else empty."""
+        known = self._exact.get(_hash(name)) if self._exact else None
+        return "" if known is None else known[2]
+
+    def take(self, name: str, owner: str, before_us: int) -> tuple[int, str]:
+        """As `floor_of` and `owner_of`; the caller remembers the producer from now on, for that owner.
+
+        What is another owner's, and was last seen before `before_us`, no longer counts.
+        """
+        known = self._exact.pop(_hash(name), None) if self._exact else None
+        if known is None:
+            return self.floor_of(name), ""
+        return (NO_FLOOR, "") if differ(known[2], owner) and known[1] < before_us else (known[0], known[2])
 
     def expire(self, before_us: int) -> None:
         """Drop what was last seen before that time."""
@@ -100,15 +111,15 @@ class ForgottenProducers:
     def include(self, others: "Iterable[ForgottenProducers]", lifetime_us: int) -> None:
         """Remember the producers of the others too; of a producer in several, the higher sequence counts."""
         sources = [self, *others]
-        rows = [(seen_us, hashed, highest) for each in sources for hashed, (highest, seen_us) in each._exact.items()]
+        rows = [(known[1], hashed, known[0], known[2]) for each in sources for hashed, known in each._exact.items()]
         patterns = sorted(
             (pattern.copy() for each in sources for pattern in each._patterns), key=lambda each: each.newest_us
         )
         while len(patterns) > MAX_PATTERNS:
             patterns[:2] = [patterns[0].with_all_of(patterns[1])]
         self._exact, self._patterns = {}, patterns
-        for seen_us, hashed, highest in sorted(rows):
-            self._add(hashed, highest, seen_us, lifetime_us)
+        for seen_us, hashed, highest, owner in sorted(rows):
+            self._add(hashed, highest, seen_us, owner, lifetime_us)
 
     def copy(self) -> "ForgottenProducers":
         """An independent copy."""
@@ -116,9 +127,10 @@ class ForgottenProducers:
         made._exact, made._patterns = self._exact.copy(), [pattern.copy() for pattern in self._patterns]
         return made
 
-    def _add(self, hashed: int, highest: int, seen_us: int, lifetime_us: int) -> None:
-        before = self._exact.pop(hashed, (NO_FLOOR, seen_us))
-        self._exact[hashed] = (max(before[0], highest), max(before[1], seen_us))
+    def _add(self, hashed: int, highest: int, seen_us: int, owner: str, lifetime_us: int) -> None:
+        before = self._exact.pop(hashed, (NO_FLOOR, seen_us, owner))
+        of_both = owner if before[1] < seen_us - lifetime_us and owner else one_owner((before[2], owner))
+        self._exact[hashed] = (max(before[0], highest), max(before[1], seen_us), of_both)
         while len(self._exact) > MAX_EXACT:
             first = next(iter(self._exact))
             self._blur(first, self._exact.pop(first)[1], lifetime_us)
@@ -137,8 +149,10 @@ class ForgottenProducers:
         """A form for JSON: numbers of eight bytes each, little endian, and bits, in base64."""
         return {
             "hashes": _encode(array("Q", self._exact)),
-            "highest": _encode(array("q", (highest for highest, _ in self._exact.values()))),
-            "seen_us": _encode(array("q", (seen_us for _, seen_us in self._exact.values()))),
+            "highest": _encode(array("q", (highest for highest, _, _ in self._exact.values()))),
+            "seen_us": _encode(array("q", (seen_us for _, seen_us, _ in self._exact.values()))),
+            # The version before neither writes nor reads it.
+            "owners": [owner for _, _, owner in self._exact.values()],
             "patterns": [
                 [base64.b64encode(pattern.bits).decode(), pattern.oldest_us, pattern.newest_us]
                 for pattern in self._patterns
@@ -152,7 +166,8 @@ class ForgottenProducers:
         hashes, highest, seen_us = (
             _decode(code, document[name]) for code, name in (("Q", "hashes"), ("q", "highest"), ("q", "seen_us"))
         )
-        rows = zip(hashes, zip(highest, seen_us, strict=True), strict=True)
+        owners = [str(owner) for owner in document.get("owners", [""] * len(hashes))]
+        rows = zip(hashes, zip(highest, seen_us, owners, strict=True), strict=True)
         made._exact = dict(rows)
         for text, oldest_us, newest_us in document["patterns"]:
             bits = bytearray(base64.b64decode(text, validate=True))

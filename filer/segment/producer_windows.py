@@ -14,6 +14,7 @@ Everything here follows from the log alone. Even the time is that of the log. So
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 import orjson
@@ -21,6 +22,7 @@ import orjson
 from filer.errors import CorruptFile
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.segment.forgotten_producers import NO_FLOOR, ForgottenProducers
+from filer.segment.producer_owners import differ, one_owner
 from filer.segment.sequence_window import Found, RangeWindow, SequenceWindow, combine_ranges, tiled
 from filer.slots import SLOTS
 
@@ -40,12 +42,14 @@ _VERSION = 1
 class _Producer:
     """The windows of one producer: its ranges in order, without overlaps.
 
-    Sequences up to `floor` that are in no window are refused: what became of them has been forgotten.
+    Sequences up to `floor` that are in no window are refused: what became of them has been forgotten. `owner` is the
+    principal that alone may use it (`filer.segment.producer_owners`).
     """
 
     seen_us: int
     ranges: list[RangeWindow]
     floor: int = NO_FLOOR
+    owner: str = ""
 
     def __len__(self) -> int:
         return sum(len(each.window) for each in self.ranges)
@@ -71,6 +75,11 @@ class ProducerWindows:
         """Whether nothing is known of any producer."""
         return not self._producers and not self._forgotten
 
+    def owner_of(self, name: str) -> str:
+        """The owner of a producer; empty if it has none."""
+        producer = self._producers.get(name)
+        return self._forgotten.owner_of(name) if producer is None else producer.owner
+
     def look_up(self, request: RequestId) -> list[Found]:
         """What is known of a request in each slot range; the ranges tile `[start, stop)`."""
         producer = self._producers.get(request.producer)
@@ -94,13 +103,20 @@ class ProducerWindows:
         """Remember that this segment stored a request's share, at the log's time `seen_us`.
 
         A request has one share in this segment's slots. If a predecessor stored a part of it, the position there stays:
-        it is the first one that the producer was given.
+        it is the first one that the producer was given. A producer without an owner becomes the request's owner's.
         """
         producer = self._producers.pop(request.producer, None)
+        if producer is not None and differ(producer.owner, request.owner) and producer.seen_us < seen_us - EXPIRY_US:
+            # It was stored, so the former owner's window had expired by then.
+            self._sequences -= len(producer)
+            producer = None
         if producer is None:
-            producer = _Producer(seen_us, [], self._forgotten.take(request.producer))
+            left = self._forgotten.take(request.producer, request.owner, seen_us - EXPIRY_US)
+            producer = _Producer(seen_us, [], *left)
         self._producers[request.producer] = producer
         producer.seen_us = max(producer.seen_us, seen_us)
+        if request.owner != producer.owner:
+            producer.owner = one_owner((producer.owner, request.owner))
         if len(producer.ranges) != 1 or producer.ranges[0].slots != (self.start, self.stop):
             producer.ranges = [
                 RangeWindow(start, stop, SequenceWindow() if window is None else window)
@@ -142,7 +158,7 @@ class ProducerWindows:
     def stored_between(self, segment: int, start: int, end: int) -> list[StoredRequest]:
         """The known requests whose messages have offsets `[start, end)` in a segment, in the order of offsets."""
         found = {
-            StoredRequest(RequestId(name, sequence), Position(segment, offset, count))
+            StoredRequest(RequestId(name, sequence, producer.owner), Position(segment, offset, count))
             for name, producer in self._producers.items()
             for each in producer.ranges
             for sequence, where, offset, count in zip(*each.window.columns, strict=True)
@@ -157,21 +173,25 @@ class ProducerWindows:
         """New windows for the slots `[start, stop)` from all `known` ones, which do not change.
 
         A child of a split gets a part of its parent's ranges; a merged segment gets each parent's own ranges. If two
-        know the same sequence in the same slots, the earlier one in `known` counts.
+        know the same sequence in the same slots, the earlier one in `known` counts. A producer that two of them know as
+        that of different owners is nobody's (`CONTESTED`), unless one had been silent for an hour before the other.
         """
-        seen: dict[str, int] = {}
+        found: dict[str, list[_Producer]] = {}
         for each in known:
             for name, producer in each._producers.items():
-                seen[name] = max(producer.seen_us, seen.get(name, 0))
+                found.setdefault(name, []).append(producer)
         made = cls(start, stop)
-        for name in sorted(seen, key=lambda name: seen[name]):
-            sources = [each._producers[name].ranges for each in known if name in each._producers]
+        newest = {name: max(sources, key=lambda source: source.seen_us) for name, sources in found.items()}
+        for name in sorted(newest, key=lambda name: newest[name].seen_us):
+            seen_us = newest[name].seen_us
+            sources = [each for each in found[name] if not _is_former(each, newest[name])]
             floor = max(each._floor_of(name) for each in known)
-            if ranges := combine_ranges(sources, start, stop):
-                made._producers[name] = producer = _Producer(seen[name], ranges, floor)
+            owner = one_owner(each.owner for each in sources)
+            if ranges := combine_ranges([each.ranges for each in sources], start, stop):
+                made._producers[name] = producer = _Producer(seen_us, ranges, floor, owner)
                 made._sequences += len(producer)
             elif floor != NO_FLOOR:
-                made._forgotten.add(name, floor, seen[name], EXPIRY_US)
+                made._forgotten.add(name, floor, seen_us, EXPIRY_US, owner)
         if any(each._forgotten for each in known):
             made._forgotten.include((each._forgotten for each in known), EXPIRY_US)
         made._make_room()
@@ -190,7 +210,7 @@ class ProducerWindows:
         made = ProducerWindows(self.start, self.stop)
         for name, producer in self._producers.items():
             ranges = [RangeWindow(each.start, each.stop, each.window.copy()) for each in producer.ranges]
-            made._producers[name] = _Producer(producer.seen_us, ranges, producer.floor)
+            made._producers[name] = _Producer(producer.seen_us, ranges, producer.floor, producer.owner)
         made._forgotten, made._sequences = self._forgotten.copy(), self._sequences
         return made
 
@@ -200,7 +220,7 @@ class ProducerWindows:
         while len(self._producers) > MAX_PRODUCERS or self._sequences > MAX_SEQUENCES:
             name = next(iter(self._producers))
             producer = self._drop(name)
-            self._forgotten.add(name, producer.highest, producer.seen_us, EXPIRY_US)
+            self._forgotten.add(name, producer.highest, producer.seen_us, EXPIRY_US, producer.owner)
 
     def _drop(self, name: str) -> _Producer:
         producer = self._producers.pop(name)
@@ -216,9 +236,11 @@ class ProducerWindows:
             for name, producer in self._producers.items()
         ]
         document: dict[str, Any] = {"version": _VERSION, "range": [self.start, self.stop], "producers": producers}
-        # Members of their own, and only where needed: the version before knows neither, and reads the rest.
+        # Members of their own, and only where needed: versions before know not all of them, and read the rest.
         if floors := {name: each.floor for name, each in self._producers.items() if each.floor != NO_FLOOR}:
             document["floors"] = floors
+        if owners := {name: each.owner for name, each in self._producers.items() if each.owner}:
+            document["owners"] = owners
         if self._forgotten:
             document["forgotten"] = self._forgotten.to_document()
         return zlib.compress(orjson.dumps(document), 1)
@@ -238,12 +260,19 @@ class ProducerWindows:
                 windows._sequences += len(producer)
             for name, floor in document.get("floors", {}).items():
                 windows._producers[name].floor = int(floor)
+            for name, owner in document.get("owners", {}).items():
+                windows._producers[name].owner = intern(owner)
             if "forgotten" in document:
                 windows._forgotten = ForgottenProducers.from_document(document["forgotten"])
         except (zlib.error, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CorruptFile(f"not producer windows: {error}") from error
         windows._make_room()
         return windows
+
+
+def _is_former(producer: _Producer, newest: _Producer) -> bool:
+    """Whether it was another owner's, and had expired before the newest that is known of that id."""
+    return differ(producer.owner, newest.owner) and producer.seen_us < newest.seen_us - EXPIRY_US
 
 
 def _inflated(data: bytes) -> Any:

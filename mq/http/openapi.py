@@ -70,7 +70,7 @@ _PUBLISH = {
         {
             "name": "producer",
             "in": "query",
-            "description": "An id that the publisher has chosen; needs `sequence`.",
+            "description": "An id that the publisher has chosen; needs `sequence`. It belongs to the principal.",
             "schema": {"type": "string", "pattern": PRODUCER_PATTERN},
         },
         {

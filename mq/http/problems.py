@@ -92,6 +92,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (filer_errors.DataMissing, "data-missing", "An object of the topic is gone from the store", 503, False),
     (filer_errors.CorruptFile, "data-damaged", "An object on the store is damaged", 503, False),
     (filer_errors.SequenceExpired, "sequence-expired", "The sequence is too old to recognise a repetition", 409, False),
+    (filer_errors.ProducerTaken, "producer-taken", "The producer belongs to another principal", 409, False),
     (filer_errors.SegmentMoved, "segment-moved", "The segment has another owner", 503, True),
     (errors.OwnerSilent, "owner-silent", _OWNER_SILENT, 503, True),
     # A publish without an id could be stored twice if it were repeated.

@@ -13,8 +13,13 @@ _PRODUCER = re.compile(PRODUCER_PATTERN.removesuffix("$") + r"\Z")
 _SEQUENCE = re.compile(r"[0-9]{1,19}\Z")
 
 
+def of_owner(request: RequestId | None, owner: str) -> RequestId | None:
+    """The id as that principal's (`Principal.owner`): it belongs to nobody else."""
+    return request if request is None or not owner else RequestId(request.producer, request.sequence, owner)
+
+
 def producer_sequence(parameters: Mapping[str, str]) -> RequestId | None:
-    """The id of a publish; None if it has none. Raises `InvalidInput` with the rule."""
+    """The id of a publish, as nobody's; None if it has none. Raises `InvalidInput` with the rule."""
     producer, sequence = parameters.get("producer"), parameters.get("sequence")
     if producer is None and sequence is None:
         return None

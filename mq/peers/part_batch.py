@@ -12,6 +12,7 @@ from mq.base.errors import Malformed
 
 _PARTS = b"braidmq.parts"
 _TRACES = b"braidmq.traces"
+_OWNERS = b"braidmq.owners"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,19 @@ class Part:
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """Pack the rows of all parts, in order. No part may lie in two chunks of the table."""
-    # orjson writes tuples, but not named tuples.
+    # Older brokers take a request's producer and sequence, and nothing more there.
     listed = [
-        (part.count, part.size_bytes, part.request and tuple(part.request), part.replicated, part.timestamp_us)
+        (part.count, part.size_bytes, part.request and part.request[:2], part.replicated, part.timestamp_us)
         for part in parts
     ]
     metadata = {_PARTS: orjson.dumps(listed)}
     traces = {str(index): part.traces for index, part in enumerate(parts) if part.traces}
     if traces:
-        # Older brokers do not look at it.
+        # Older brokers look neither at this nor at the owners.
         metadata[_TRACES] = orjson.dumps(traces)
+    owners = {str(index): part.request.owner for index, part in enumerate(parts) if part.request and part.request.owner}
+    if owners:
+        metadata[_OWNERS] = orjson.dumps(owners)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema.with_metadata(metadata)) as writer:
         writer.write_table(rows.replace_schema_metadata(metadata))
@@ -57,8 +61,12 @@ def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.Reco
         with pa.ipc.open_stream(body) as reader:
             metadata = reader.schema.metadata or {}
             traces = orjson.loads(metadata.get(_TRACES, b"{}"))
+            owners = orjson.loads(metadata.get(_OWNERS, b"{}"))
             listed = enumerate(orjson.loads(metadata[_PARTS]))
-            parts = [_part(*entry, traces=traces.get(str(index), ())) for index, entry in listed]
+            parts = [
+                _part(*entry, owner=owners.get(str(index), ""), traces=traces.get(str(index), ()))
+                for index, entry in listed
+            ]
             batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader]
     except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise Malformed(f"these are not the parts of requests: {error}") from error
@@ -86,6 +94,8 @@ def _part(
     replicated: bool,
     timestamp_us: int,
     *,
+    owner: str,
     traces: Sequence[Carrier],
 ) -> Part:
-    return Part(count, size_bytes, None if request is None else RequestId(*request), replicated, timestamp_us, traces)
+    id_ = None if request is None else RequestId(*request, owner)
+    return Part(count, size_bytes, id_, replicated, timestamp_us, traces)

@@ -5,7 +5,7 @@ A request without a token may be known by the certificate of its connection, whi
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from filer.clock import Clock
 from mq.base.errors import Unauthenticated
@@ -16,7 +16,7 @@ from mq.security.grants import NO_GRANTS
 from mq.security.key_ring import KeyRing
 from mq.security.own_names import CERTIFICATE
 from mq.security.policy.document import Decisions
-from mq.security.principal import Principal
+from mq.security.principal import Principal, owner_digest
 from mq.security.signed_tokens import Audience, UnknownKey
 from mq.security.static_tokens import StaticTokens
 
@@ -71,6 +71,7 @@ class Credentials:
             return remembered
         found = self._bearer(credential) if isinstance(credential, bytes) else self._owner(credential)
         principal = self._known.policy.applied(found)
+        principal = replace(principal, owner=owner_digest(principal.name))
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         self._remembered[credential] = principal

@@ -1,7 +1,9 @@
 """Who a request is from, and what they may do."""
 
+from base64 import urlsafe_b64encode
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import inf
 
 from mq.base.errors import Forbidden
@@ -13,7 +15,8 @@ from mq.security.needs import Need
 class Principal:
     """A user or a program. Its credential ends at `until_seconds` (Unix time), and is revoked by its `token_id`.
 
-    `issued_seconds`: since when it has the credential, if that tells.
+    `issued_seconds`: since when it has the credential, if that tells. `owner` stands for it where ids of producers are
+    remembered; empty if it is trusted without a credential.
     """
 
     name: str
@@ -21,6 +24,7 @@ class Principal:
     until_seconds: float = inf
     token_id: str | None = None
     issued_seconds: float | None = None
+    owner: str = field(default="", compare=False)
 
     def refusal(self, need: Need) -> Forbidden | None:
         """Why a request is not allowed. The words name what the request itself has named, and nothing else."""
@@ -52,6 +56,14 @@ class Principal:
 
     def _forbidden(self, action: Action, subject: str, grant: str) -> Forbidden:
         return Forbidden(f"{self.name!r:.100} may not {action} {subject}: that takes the grant {grant}")
+
+
+def owner_digest(name: str) -> str:
+    """What stands for the principal of that name in files, where the name itself is none of their readers' business.
+
+    16 characters of URLs: nobody finds another name with the same.
+    """
+    return urlsafe_b64encode(blake2b(name.encode(), digest_size=12, person=b"producers").digest()).decode()
 
 
 ACTING: ContextVar[str] = ContextVar("principal", default="")

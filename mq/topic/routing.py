@@ -58,7 +58,7 @@ class Appender(Protocol):
         """Accept messages. The future resolves to their positions once they are acknowledged.
 
         A `request` may be passed only once the `inheritance` is complete. Raises `SegmentSealed`, `SegmentMoved`, and
-        `SequenceExpired`.
+        `SequenceExpired` and `ProducerTaken`.
         """
         ...
 
@@ -73,7 +73,7 @@ class Appender(Protocol):
         ...
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
-        """Raise `SequenceExpired` if it is already known that `append` would."""
+        """Raise `SequenceExpired` or `ProducerTaken` if it is already known that `append` would."""
         ...
 
 

@@ -12,7 +12,15 @@ import pyarrow as pa
 from filer import tracing
 from filer.backoff import backoff_seconds
 from filer.clock import Clock
-from filer.errors import BraidError, CorruptFile, InvalidInput, SegmentMoved, SequenceExpired, UnreadableObject
+from filer.errors import (
+    BraidError,
+    CorruptFile,
+    InvalidInput,
+    ProducerTaken,
+    SegmentMoved,
+    SequenceExpired,
+    UnreadableObject,
+)
 from filer.format.requests import Position, RequestId
 from filer.format.schema import TOPIC_FIELD, rows_schema
 from filer.segment.cut_rows import CutRows
@@ -130,7 +138,8 @@ class TopicPublisher:
         """Store one message, or find it stored already by its request's id.
 
         Raises `SegmentMoved` if this broker cannot store it; the message is not in the log then. Raises `StoreTimeout`
-        if the store does not take it in time; it may be in the log later. Raises `SequenceExpired`.
+        if the store does not take it in time; it may be in the log later. Raises `SequenceExpired` and
+        `ProducerTaken`.
         """
         begun = self.begin_single(single, size_bytes, request, replicated=replicated)
         if begun is not None:
@@ -275,7 +284,7 @@ class TopicPublisher:
 
         If a request with an id is repeated, only what is not stored yet is stored. Raises `SegmentMoved` if nothing of
         the request was stored, `PublishIncomplete` (with the positions that were stored) if some of it was,
-        `StoreTimeout` and `SequenceExpired`.
+        `StoreTimeout`, `SequenceExpired` and `ProducerTaken`.
         """
         if (TOPIC_FIELD.name in rows.schema.names) != self._state.is_grouped:
             # Else its file could not be written, and nothing more could be published to the segment.
@@ -348,7 +357,8 @@ class TopicPublisher:
     ) -> bool:
         """Wait until all producer windows are complete; whether that took time.
 
-        Raises `SequenceExpired` for a request that is too old, before any segment accepts its share.
+        Raises `SequenceExpired` for a request that is too old, and `ProducerTaken` where the producer is another's,
+        before any segment accepts its share.
         """
         if not all(appender.inheritance.complete for appender in appenders):
             async with self._in_time(group, done):
@@ -358,7 +368,7 @@ class TopicPublisher:
             try:
                 for appender, share in zip(appenders, shares, strict=True):
                     appender.check_sequence(share.payload, request)
-            except SequenceExpired as error:
+            except (SequenceExpired, ProducerTaken) as error:
                 _give_up(done, error)
         return False
 

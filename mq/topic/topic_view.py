@@ -79,7 +79,7 @@ class TopicView:
         """
         if self.member is None or request is None:
             return request
-        return RequestId(f"{self.member}/{request.producer}", request.sequence)
+        return RequestId(f"{self.member}/{request.producer}", request.sequence, request.owner)
 
 
 def rows_of_members(published: pa.RecordBatch, members: pa.Array) -> pa.RecordBatch:

@@ -1,20 +1,24 @@
 """What an owner has accepted and not stored yet, in the order of its offsets."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from filer import tracing
 from filer.clock import Clock
 from filer.format.requests import Position, RequestId, StoredRequest
-from filer.segment.deduplication import deduplicate
+from filer.segment.deduplication import check_owner, deduplicate
 from filer.segment.next_file import Accepted, Payload, Single, Singles
+from filer.segment.producer_owners import differ
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.writer.pending_request import PendingRequest, Waiter
 from filer.segment.writer.replicated_acks import Acknowledgements
 
 MOST_GATHERED, MOST_GATHERED_BYTES = 1024, 1024 * 1024
 """So many messages share a waiter at most: all of them go to the same file, and a file ends with whole requests."""
+
+
+_NOTHING: Mapping[int, PendingRequest] = {}
 
 
 @dataclass(slots=True)
@@ -31,7 +35,8 @@ class PublishQueue:
     """Gives accepted requests their offsets and timestamps, and batches them for the next file.
 
     `pending` are the requests for coming files, `in_flight` those of the file that is being put. `size_bytes` counts
-    both. `on_full` is called whenever they are `flush_bytes` or more.
+    both. `on_full` is called whenever they are `flush_bytes` or more. `log_now_us` is the time by which producers are
+    silent.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class PublishQueue:
         *,
         flush_bytes: int,
         on_full: Callable[[], None],
+        log_now_us: Callable[[], int],
     ) -> None:
         self.pending: list[PendingRequest] = []
         self.in_flight: Sequence[PendingRequest] = ()
@@ -51,10 +57,11 @@ class PublishQueue:
         # Set while there may be something to store.
         self.has_work = asyncio.Event()
         self._clock, self._index, self._acks = clock, index, acks
-        self._flush_bytes, self._on_full = flush_bytes, on_full
+        self._flush_bytes, self._on_full, self._log_now_us = flush_bytes, on_full, log_now_us
         self._most_gathered_bytes = min(MOST_GATHERED_BYTES, flush_bytes)
-        # Requests with an id that are accepted and not stored yet: a repetition waits for the same outcome.
-        self._unanswered: dict[RequestId, PendingRequest] = {}
+        # Requests with an id that are accepted and not stored yet, by producer and sequence: a repetition waits for the
+        # same outcome.
+        self._unanswered: dict[str, dict[int, PendingRequest]] = {}
         self._gathering: _Gathering | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -125,11 +132,12 @@ class PublishQueue:
         return waiter
 
     def add_once(self, payload: Payload, size_bytes: int, request: RequestId, *, replicated: bool) -> Waiter:
-        """As `add`, of a request with an id: only what is not stored yet. Raises `SequenceExpired`.
+        """As `add`, of a request with an id: only what is not stored yet. Raises `SequenceExpired`, `ProducerTaken`.
 
         If a caller stops waiting, others that wait for the same request still get their answer.
         """
-        if (first := self._unanswered.get(request)) is not None:
+        unanswered = self._check_owner(request)
+        if (first := unanswered.get(request.sequence)) is not None:
             repetition: Waiter = self._loop.create_future()
             self._acks.add_waiter(first, repetition, replicated=replicated)
             return repetition
@@ -141,13 +149,29 @@ class PublishQueue:
         if not isinstance(payload, Single) and not isinstance(new, Single):
             size_bytes = size_bytes * new.num_rows // payload.num_rows
         waiter = self.add(new, size_bytes, request, known, replicated=replicated)
-        self._unanswered[request] = self.pending[-1]
+        self._unanswered.setdefault(request.producer, {})[request.sequence] = self.pending[-1]
         return waiter
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
-        """Raise `SequenceExpired` if `add_once` would."""
-        if request not in self._unanswered:
+        """Raise `SequenceExpired` or `ProducerTaken` if `add_once` would."""
+        if request.sequence not in self._check_owner(request):
             deduplicate(self._index.windows, request, payload)
+
+    def _check_owner(self, request: RequestId) -> Mapping[int, PendingRequest]:
+        """The unanswered requests of its producer, by sequence. Raises `ProducerTaken` if that is another's."""
+        windows = self._index.windows
+        if differ(windows.owner_of(request.producer), request.owner):
+            # Nothing may have been stored here since that producer's hour was over. What this forgets counts for no
+            # recovery either, once the request is stored; and if it is never stored, a recovery remembers more.
+            windows.expire(self._log_now_us())
+            check_owner(request, windows.owner_of(request.producer))
+        unanswered = self._unanswered.get(request.producer)
+        if unanswered is None:
+            return _NOTHING
+        if request.owner:
+            # All of them have one owner, but for those of none.
+            check_owner(request, next((each for each in map(_owner_of, unanswered.values()) if each), ""))
+        return unanswered
 
     def unstored(self) -> Sequence[Accepted]:
         """All requests that are accepted and not stored, in order."""
@@ -183,8 +207,11 @@ class PublishQueue:
 
     def stored(self, batch: Sequence[PendingRequest], requests: Sequence[StoredRequest]) -> int:
         """Forget what has been stored; returns its size in bytes."""
-        for stored in requests:
-            self._unanswered.pop(stored.request, None)
+        for request, _ in requests:
+            if (unanswered := self._unanswered.get(request.producer)) is not None:
+                unanswered.pop(request.sequence, None)
+                if not unanswered:
+                    del self._unanswered[request.producer]
         size_bytes = sum(pending.size_bytes for pending in batch)
         self.size_bytes -= size_bytes
         return size_bytes
@@ -196,3 +223,7 @@ class PublishQueue:
         self.size_bytes = 0
         self._unanswered.clear()
         self.has_work.set()
+
+
+def _owner_of(pending: PendingRequest) -> str:
+    return "" if pending.request is None else pending.request.owner

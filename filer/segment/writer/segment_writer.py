@@ -97,7 +97,12 @@ class SegmentWriter(HasWriterState):
         self._acks = acknowledgements(ref.segment, replication, on_refused=self._refused)
         self._timer = FlushTimer(clock, settings, self._acks, awaited=awaited)
         self._queue = PublishQueue(
-            clock, index, self._acks, flush_bytes=settings.flush_bytes, on_full=self._timer.file_is_full
+            clock,
+            index,
+            self._acks,
+            flush_bytes=settings.flush_bytes,
+            on_full=self._timer.file_is_full,
+            log_now_us=lambda: min(clock.now_us(), context.store.time.latest_us or clock.now_us()),
         )
         self._proof = OwnershipProof(
             context.store, clock, ref, index, checks=checks, grace_seconds=settings.grace_seconds
@@ -118,7 +123,8 @@ class SegmentWriter(HasWriterState):
 
         A request with an id comes when the `inheritance` is complete, with all its messages for this segment at once.
         Those that are stored already, here or in a predecessor, are answered with their first positions. Raises
-        `SegmentSealed` while the segment is being closed, `SegmentMoved` when it was lost, and `SequenceExpired`.
+        `SegmentSealed` while the segment is being closed, `SegmentMoved` when it was lost, `SequenceExpired`, and
+        `ProducerTaken`.
         """
         self._check_open()
         if self._is_replicated and isinstance(payload, CutRows):
@@ -146,7 +152,7 @@ class SegmentWriter(HasWriterState):
             raise SegmentMoved() if self.has_stopped else SegmentSealed()
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
-        """Raise `SequenceExpired` if `append` would."""
+        """Raise `SequenceExpired` or `ProducerTaken` if `append` would."""
         self._queue.check_sequence(payload, request)
 
     async def seal(self) -> int:

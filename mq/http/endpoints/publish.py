@@ -38,6 +38,7 @@ from mq.bodies.rows import Columns, Rows, check_headers, json_string
 from mq.broker import Broker
 from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
+from mq.http.principals import PRINCIPAL
 from mq.http.problems import SLUGS, problem_of
 from mq.http.reply import JSON, Reply
 from mq.http.web_pages import Headers
@@ -140,6 +141,7 @@ class Publisher:
         broker = self._broker
         view = await self.topic(topic)
         request = PublishRequest(scope["headers"], scope["query_string"])
+        request.id = producer_sequence.of_owner(request.id, scope[PRINCIPAL].owner)
         config = view.state.config
         replicated = wants_replicated(request.parameters.get("acks"), config)
         limit_bytes = broker.settings.max_body_bytes

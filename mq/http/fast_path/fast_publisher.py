@@ -17,6 +17,7 @@ from mq.http.fast_path.head import Head
 from mq.http.fast_path.known_heads import KnownHeads
 from mq.http.guard import Guard
 from mq.http.problems import problem_of
+from mq.http.producer_sequence import of_owner
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
 from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.limits.storage_meter import Taken
@@ -121,9 +122,10 @@ class FastPublisher:
         work = request_ids.begin(head.request_id or self._new_id())
         publisher = runtime.publisher
         try:
-            begun = publisher.begin_single(
-                single, len(body), head.request.id, replicated=replicated, gather=not replicated
-            )
+            request = head.request.id
+            if request is not None:
+                request = of_owner(request, principal.owner)
+            begun = publisher.begin_single(single, len(body), request, replicated=replicated, gather=not replicated)
         except Exception:
             # As above: what it raises, it raises before it appends anything.
             begun = None

@@ -17,7 +17,7 @@ from mq.http.ended_permissions import record_end
 from mq.http.endpoints.publish import Publisher
 from mq.http.guard import Guard
 from mq.http.hidden_names import hidden_names
-from mq.http.principals import PRINCIPAL
+from mq.http.principals import PRINCIPAL, principal_of
 from mq.http.problems import Problem, problem_of
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
@@ -60,7 +60,8 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
         if (why := wire.why_not(request.scope, broker.settings.max_json_bytes)) is not None:
             return _refused(why[0], f"{why[1]}; {_ASKS}")
         permit, hidden = partial(_refusal, broker, guard, caller, headers), hidden_names(request.scope)
-        session = Session(broker, publisher, topic, wire, permit, hidden, tasks, busy)
+        owner = principal_of(request).owner
+        session = Session(broker, publisher, topic, owner, wire, permit, hidden, tasks, busy)
         return _Opened(wire, broker, caller.address, session)
 
     return router

@@ -28,6 +28,7 @@ from mq.http.endpoints.publish import (
 )
 from mq.http.formats import ARROW, PUBLISH_FORMATS
 from mq.http.problems import problem_of
+from mq.http.producer_sequence import of_owner
 from mq.http.reply import JSON, cut_off, logged_problem
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.requests import NO_FIELDS, PUBLISH, Id, Request, acks_of, messages_of, producer_of
@@ -81,15 +82,22 @@ class _Begun(NamedTuple):
 
 
 class Publishes:
-    """What one socket publishes to its topic.
+    """What one socket publishes to its topic. Ids of producers are that `owner`'s (`Principal.owner`).
 
     A publish that has begun goes on when its socket is gone, as one over HTTP does: `tasks` outlive it.
     """
 
     def __init__(
-        self, broker: Broker, publisher: Publisher, topic: str, answers: Answers, tasks: set[asyncio.Task[None]]
+        self,
+        broker: Broker,
+        publisher: Publisher,
+        topic: str,
+        owner: str,
+        answers: Answers,
+        tasks: set[asyncio.Task[None]],
     ) -> None:
         self._broker, self._publisher, self._topic, self._answers = broker, publisher, topic, answers
+        self._owner = owner
         self._front_store, self._turns, self._tasks = broker.front_store, broker.turns, tasks
         self._limit_bytes = broker.settings.max_json_bytes
         self.share: Share | None = None
@@ -272,7 +280,7 @@ class Publishes:
         view = await self._publisher.topic(self._topic)
         config = view.state.config
         replicated = wants_replicated(acks_of(request), config)
-        producer = producer_of(request)
+        producer = of_owner(producer_of(request), self._owner)
         columns = Columns(config.key_type, config.value_type, broker.clock.now_us())
         with ExitStack() as stack:
             intake = intake_of(broker, self._topic, self._limit_bytes, wait=config.overflow == "block")

@@ -68,13 +68,14 @@ RecordEnd = Callable[[BraidError], Awaitable[None]]
 
 
 class Session:
-    """One socket."""
+    """One socket, of the principal that `owner` stands for (`Principal.owner`)."""
 
     def __init__(
         self,
         broker: Broker,
         publisher: Publisher,
         topic: str,
+        owner: str,
         wire: Wire,
         permit: Permit,
         hidden: HiddenNames | None,
@@ -85,7 +86,7 @@ class Session:
         self._busy = busy
         self._loop = asyncio.get_running_loop()
         self._answers = Answers(wire, hidden)
-        self._publishes = Publishes(broker, publisher, topic, self._answers, tasks)
+        self._publishes = Publishes(broker, publisher, topic, owner, self._answers, tasks)
         self.consumer = broker.clock.ulid()
         self._path, self._publishing = f"/v1/topics/{topic}/socket", like_publish(topic)
         router = GroupRouter(broker)

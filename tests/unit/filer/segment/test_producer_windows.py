@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.errors import CorruptFile
-from filer.format.requests import Position, RequestId, StoredRequest, requests_from_json, requests_to_json
+from filer.format.requests import (
+    Position,
+    RequestId,
+    StoredRequest,
+    owners_to_json,
+    requests_from_json,
+    requests_to_json,
+)
 from filer.segment import producer_windows, sequence_window
+from filer.segment.producer_owners import CONTESTED
 from filer.segment.producer_windows import EXPIRY_US, ProducerWindows
 from filer.segment.sequence_window import WINDOW_SEQUENCES, Found
 from filer.slots import SLOTS
@@ -20,14 +28,16 @@ SAMPLE = range(0, SLOTS, SLOTS // 8)
 """One slot of each range that segments can have here."""
 SMALL_WINDOW = 3
 PRODUCERS = ("p", "q")
+ANN, BOB = "a" * 16, "b" * 16
+"""Digests of principals."""
 HOUR_US = EXPIRY_US
 
 
 def note(
-    windows: ProducerWindows, sequence: int, *, producer: str = "p", segment: int = 0, seen_us: int = 0
+    windows: ProducerWindows, sequence: int, *, producer: str = "p", segment: int = 0, seen_us: int = 0, owner: str = ""
 ) -> Position:
     position = Position(segment, sequence * 10, 1)
-    windows.note(RequestId(producer, sequence), position, seen_us)
+    windows.note(RequestId(producer, sequence, owner), position, seen_us)
     return position
 
 
@@ -275,6 +285,9 @@ def broken(document: dict[str, object]) -> bytes:
         broken({"producers": [["p", 1, [[10, 10, [1], [0], [0], [1]]]]]}),
         broken({"producers": [["p", 1, [[0, 10, ["x"], [0], [0], [1]]]]]}),
         broken({"producers": [["p", 1, [[0, 10, list(range(2000))] + [[0] * 2000] * 3]]]}),
+        broken({"owners": 7}),
+        broken({"owners": {"p": 7}}),
+        broken({"owners": {"q": ANN}}),
     ],
 )
 def test_damaged_windows_are_refused(data: bytes) -> None:
@@ -297,10 +310,15 @@ def test_requests_of_a_range_of_offsets() -> None:
     assert windows.stored_between(5, 0, 1000) == []
 
 
+OWNERS = {"p": ANN, "q:1": "", "r-2": BOB}
 stored_requests = st.lists(
     st.builds(
         StoredRequest,
-        st.builds(RequestId, st.sampled_from(["p", "q:1", "r-2"]), st.integers(0, 2**62)),
+        st.builds(
+            lambda producer, sequence: RequestId(producer, sequence, OWNERS[producer]),
+            st.sampled_from(["p", "q:1", "r-2"]),
+            st.integers(0, 2**62),
+        ),
         st.builds(Position, st.just(3), st.integers(50, 2**62), st.integers(1, 1000)),
     )
 )
@@ -308,7 +326,7 @@ stored_requests = st.lists(
 
 @given(stored_requests)
 def test_footers_say_the_same_again(requests: list[StoredRequest]) -> None:
-    again = requests_from_json(requests_to_json(requests, 50), 3, 50)
+    again = requests_from_json(requests_to_json(requests, 50), 3, 50, owners_to_json(requests))
     assert sorted(again) == sorted(requests)
 
 
@@ -316,3 +334,112 @@ def test_footers_say_the_same_again(requests: list[StoredRequest]) -> None:
 def test_damaged_requests_of_a_footer_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         requests_from_json(text, 0, 0)
+
+
+@pytest.mark.parametrize("owners", ["{", "[]", '{"p": 1}', '{"p": ["ann"]}'])
+def test_damaged_owners_of_a_footer_are_refused(owners: str) -> None:
+    with pytest.raises(ValueError):
+        requests_from_json('{"p": [1, 0, 1]}', 0, 0, owners)
+
+
+# -- owners ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_principal_that_uses_an_id_owns_it() -> None:
+    windows = ProducerWindows()
+    assert windows.owner_of("p") == ""
+    note(windows, 1)
+    assert windows.owner_of("p") == "", "whoever is trusted without a credential owns nothing"
+    note(windows, 2, owner=ANN)
+    note(windows, 3)
+    assert windows.owner_of("p") == ANN
+    assert windows.stored_between(0, 0, 100)[0].request == RequestId("p", 1, ANN)
+
+
+def test_owners_are_kept_across_splits_merges_copies_and_the_store() -> None:
+    windows = ProducerWindows()
+    note(windows, 1, owner=ANN)
+    note(windows, 1, producer="q", owner=BOB)
+    note(windows, 1, producer="nobody's")
+    halves = [windows.restricted(0, 100), windows.restricted(100, SLOTS)]
+    merged = ProducerWindows.combined(halves, 0, SLOTS)
+    for each in (*halves, merged, merged.copy(), ProducerWindows.from_bytes(merged.to_bytes())):
+        assert [each.owner_of(name) for name in ("p", "q", "nobody's")] == [ANN, BOB, ""]
+
+
+def test_an_id_that_two_owned_is_nobodys_after_a_merge() -> None:
+    """Neither is told the other's positions, and nothing of either is stored twice."""
+    left, right = ProducerWindows(0, 100), ProducerWindows(100, SLOTS)
+    note(left, 1, owner=ANN)
+    position = note(right, 2, owner=BOB)
+    merged = ProducerWindows.combined([left, right], 0, SLOTS)
+    assert merged.owner_of("p") == CONTESTED
+    assert ProducerWindows.from_bytes(merged.to_bytes()).owner_of("p") == CONTESTED
+    assert at(merged, 100, RequestId("p", 2)).position == position
+    assert ProducerWindows.combined([left, ProducerWindows(100, SLOTS)], 0, SLOTS).owner_of("p") == ANN
+
+
+def test_an_id_of_another_that_has_expired_is_new() -> None:
+    """As a recovery finds it: the owner had forgotten it before it took the other's request."""
+    windows = ProducerWindows()
+    note(windows, 1, owner=ANN, seen_us=5)
+    later = note(windows, 2, owner=BOB, seen_us=6 + HOUR_US)
+    assert windows.owner_of("p") == BOB
+    assert at(windows, 0, RequestId("p", 1)).position is None
+    inherited = ProducerWindows()
+    note(inherited, 1, owner=ANN, seen_us=5)
+    both = ProducerWindows.combined([inherited, windows], 0, SLOTS)
+    assert both.owner_of("p") == BOB
+    assert [at(both, 0, RequestId("p", n)).position for n in (1, 2)] == [None, later]
+
+
+def test_owners_that_come_too_soon_one_after_the_other_are_both_remembered() -> None:
+    """Where files told of no owner, and a snapshot that did is gone: what may be repeated stays known."""
+    windows = ProducerWindows()
+    first = note(windows, 1, owner=ANN, seen_us=5)
+    note(windows, 2, owner=BOB, seen_us=5 + HOUR_US)
+    assert windows.owner_of("p") == CONTESTED
+    assert at(windows, 0, RequestId("p", 1)).position == first
+
+
+def test_who_owned_an_id_is_remembered_where_room_was_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_windows, "MAX_PRODUCERS", 1)
+    windows = ProducerWindows()
+    note(windows, 1, owner=ANN, seen_us=5)
+    note(windows, 1, producer="q", seen_us=6)
+    again = ProducerWindows.from_bytes(windows.restricted(0, SLOTS).to_bytes())
+    for each in (windows, again):
+        assert each.owner_of("p") == ANN
+        note(each, 2, owner=ANN, seen_us=7)
+        assert each.owner_of("p") == ANN
+        each.expire(8 + HOUR_US)
+        assert each.owner_of("p") == ""
+
+
+def test_the_forgotten_of_another_that_have_expired_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_windows, "MAX_PRODUCERS", 1)
+    windows = ProducerWindows()
+    note(windows, 7, owner=ANN, seen_us=5)
+    note(windows, 1, producer="q", seen_us=6)
+    position = note(windows, 1, owner=BOB, seen_us=6 + HOUR_US)
+    assert windows.owner_of("p") == BOB
+    assert at(windows, 0, RequestId("p", 1)).position == position
+
+
+def test_versions_before_read_the_rest_and_what_they_wrote_has_no_owners() -> None:
+    owned, plain = ProducerWindows(), ProducerWindows()
+    note(owned, 1, owner=ANN)
+    note(plain, 1)
+    documents = [orjson.loads(zlib.decompress(windows.to_bytes())) for windows in (owned, plain)]
+    assert documents[0].pop("owners") == {"p": ANN}
+    assert documents[0] == documents[1]
+    again = ProducerWindows.from_bytes(zlib.compress(orjson.dumps(documents[1])))
+    assert again.owner_of("p") == ""
+
+
+def test_versions_before_read_the_requests_of_a_footer_and_what_they_wrote_has_no_owners() -> None:
+    owned = [StoredRequest(RequestId("p", 7, ANN), Position(3, 50, 1))]
+    plain = [StoredRequest(RequestId("p", 7), Position(3, 50, 1))]
+    assert requests_to_json(owned, 50) == requests_to_json(plain, 50) == '{"p":[7,0,1]}'
+    assert owners_to_json(plain) == ""
+    assert list(requests_from_json('{"p":[7,0,1]}', 3, 50)) == plain

@@ -61,3 +61,12 @@ def test_parts_tell_of_their_traces_and_older_brokers_find_what_they_know() -> N
     # What a broker without traces sends is as it ever was.
     with pa.ipc.open_stream(bytes(pack_parts(ROWS, PARTS))) as reader:
         assert list(reader.schema.metadata) == [b"braidmq.parts"]
+
+
+def test_parts_tell_of_the_owners_of_producers_and_older_brokers_find_what_they_know() -> None:
+    parts = [Part(1, 10, RequestId("p", 7)), Part(2, 20, RequestId("q", 8, "digest"))]
+    packed = bytes(pack_parts(ROWS, parts))
+    assert [part for part, _ in unpack_parts(packed, SCHEMA)] == parts
+    with pa.ipc.open_stream(packed) as reader:
+        listed = orjson.loads(reader.schema.metadata[b"braidmq.parts"])
+    assert listed == [[1, 10, ["p", 7], False, 0], [2, 20, ["q", 8], False, 0]]

@@ -7,7 +7,15 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import settle
-from filer.errors import CorruptFile, OutcomeUnknown, SegmentMoved, SegmentSealed, SequenceExpired, StoreRefused
+from filer.errors import (
+    CorruptFile,
+    OutcomeUnknown,
+    ProducerTaken,
+    SegmentMoved,
+    SegmentSealed,
+    SequenceExpired,
+    StoreRefused,
+)
 from filer.format.requests import Position, RequestId
 from filer.format.schema import rows_schema
 from filer.keys import FileName
@@ -28,6 +36,8 @@ HALF = SLOTS // 2
 SEEN_US = 4_000_000_000_000_000
 """Later than an hour before anything here."""
 LOW, HIGH = b"ann", b"a"
+ANN, BOB = "a" * 16, "b" * 16
+"""Digests of principals."""
 
 
 @pytest.fixture
@@ -451,3 +461,91 @@ async def test_without_producers_footers_have_no_producers(world: SegmentWorld) 
     footer, _ = await fetch_footer(world.memory, REF.key((await world.recovered()).files[-1].name))
     assert footer.sealed
     assert not {"braidmq.requests", "braidmq.windows"} & footer.to_metadata().keys()
+
+
+# -- owners of producers -----------------------------------------------------------------------------------
+
+
+async def owned_after(world: SegmentWorld, writer: SegmentWriter, after: str) -> SegmentWriter:
+    """The owner of the segment, or of its successor, after that."""
+    if after == "a recovery":
+        await writer.close()
+        return await open_owner(world, index=await world.recovered())
+    if after == "a seal":
+        end = await writer.seal()
+        footer, _ = await fetch_footer(world.memory, REF.key(FileName(end)))
+        left = ProducerWindows.from_bytes(footer.windows)
+        world.ref = SegmentRef("events", 4)
+
+        async def inherit() -> ProducerWindows:
+            return left.restricted(0, SLOTS)
+
+        writer = await open_owner(world, inherit=inherit)
+        await writer.inheritance.wait()
+    return writer
+
+
+@pytest.mark.parametrize("after", ["at once", "a recovery", "a seal"])
+async def test_a_producer_of_another_principal_is_refused(world: SegmentWorld, after: str) -> None:
+    writer = await open_owner(world)
+    first = await writer.append(single(b"ann's"), 1, RequestId("p", 1, ANN))
+    writer = await owned_after(world, writer, after)
+    for sequence in (1, 2, 2**62):
+        for refuses in (writer.append, lambda payload, _, request: writer.check_sequence(payload, request)):
+            with pytest.raises(ProducerTaken, match="choose another id") as refused:
+                refuses(single(b"bob's"), 1, RequestId("p", sequence, BOB))
+            assert ANN not in str(refused.value)
+    assert await writer.append(single(b"ann's"), 1, RequestId("p", 1, ANN)) == first
+    assert await writer.append(single(b"ann's"), 1, RequestId("p", 1)) == first, "by way of an older broker"
+    await writer.append(single(b"next"), 1, RequestId("p", 2, ANN))
+    assert b"bob's" not in await world.values()
+
+
+async def test_a_producer_of_another_principal_is_refused_before_anything_is_stored(world: SegmentWorld) -> None:
+    writer = await open_owner(world)
+    world.faults.add("create", FaultKind.HANG)
+    first = writer.append(single(b"ann's"), 1, RequestId("p", 1, ANN))
+    await settle()
+    for sequence in (1, 2):
+        with pytest.raises(ProducerTaken):
+            writer.append(single(b"bob's"), 1, RequestId("p", sequence, BOB))
+    world.store.release()
+    await settle()
+    assert first.result() == [Position(3, 0, 1)]
+    with pytest.raises(ProducerTaken):
+        writer.append(single(b"bob's"), 1, RequestId("p", 2, BOB))
+    assert await world.values() == [b"ann's"]
+
+
+async def test_a_window_without_an_owner_is_the_next_principals(world: SegmentWorld) -> None:
+    """As one that an older broker has left, or that came by way of one."""
+    writer = await open_owner(world)
+    first = await writer.append(single(b"x"), 1, RequestId("p", 1))
+    assert await writer.append(single(b"x"), 1, RequestId("p", 1, BOB)) == first
+    await writer.append(single(b"y"), 1, RequestId("p", 2, ANN))
+    with pytest.raises(ProducerTaken):
+        writer.append(single(b"x"), 1, RequestId("p", 1, BOB))
+    assert await writer.append(single(b"x"), 1, RequestId("p", 1, ANN)) == first
+
+
+@pytest.mark.parametrize("after", ["at once", "a recovery"])
+async def test_a_producer_is_free_after_an_hour_of_silence(world: SegmentWorld, after: str) -> None:
+    """Also where nobody else publishes, so that no file says that the hour is over."""
+    writer = await open_owner(world)
+    await writer.append(single(b"ann's"), 1, RequestId("p", 1, ANN))
+    await world.pass_seconds(3601)
+    world.memory.time.record(world.clock.now_us())
+    bobs = await writer.append(single(b"bob's"), 1, RequestId("p", 1, BOB))
+    assert bobs == [Position(3, 1, 1)]
+    writer = await owned_after(world, writer, after)
+    with pytest.raises(ProducerTaken):
+        writer.append(single(b"ann's"), 1, RequestId("p", 1, ANN))
+    assert await writer.append(single(b"bob's"), 1, RequestId("p", 1, BOB)) == bobs
+
+
+async def test_a_producer_stays_its_owners_while_the_stores_clock_is_behind(world: SegmentWorld) -> None:
+    writer = await open_owner(world)
+    await writer.append(single(b"ann's"), 1, RequestId("p", 1, ANN))
+    await world.pass_seconds(3601)
+    with pytest.raises(ProducerTaken):
+        writer.append(single(b"bob's"), 1, RequestId("p", 1, BOB))
