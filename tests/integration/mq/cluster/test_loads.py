@@ -145,7 +145,7 @@ async def test_a_commit_that_is_slower_than_another_one(brokers: HttpCluster, mo
     await write(brokers, load, files)
     done: list[Any] = []
 
-    async def slowly(pinned: Any) -> None:
+    async def slowly(pinned: Any, asker: str) -> None:
         done.append(await commit(brokers.up["b"].client, load, files))
         key = keys.segment_file("t", load.segments[0].segment, FileName(0, 100))
         await brokers.store.create(key, files[0].data.to_pybytes())
