@@ -275,6 +275,11 @@ def _with(world: World, coordinator: Coordinator) -> World:
     return world._replace(coordinators=tuple(all_of_them))
 
 
+def _dead(coordinator: Coordinator) -> Coordinator:
+    """One that takes no step any more, killed or after it has handed over: nothing counts of what it knew."""
+    return Coordinator(coordinator.epoch, lives=False)
+
+
 def _queued(
     coordinator: Coordinator, what: str, message: int, delivery: int = 0, *, spared: bool = False
 ) -> Coordinator:
@@ -339,8 +344,6 @@ def _has_begun(coordinator: Coordinator) -> bool:
 
 def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: Scene) -> bool:
     known = fold(coordinator.view)
-    ahead = range(message) if scene.keyed else range(0)
-    queued = fold((*coordinator.view, *coordinator.queue))
     return (
         not known.is_done(message)
         and (_has_begun(coordinator) or not rules.marks_its_start)
@@ -349,10 +352,15 @@ def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: S
         and _lease_of(coordinator, message, known.over.get(message, 0) + 1, rules) is None
         and _guess_of(coordinator, message, rules) is None
         and (scene.limit >= scene.messages or _held(coordinator, rules, scene) < scene.limit)
-        and all(
-            (known if rules.waits_for_the_key else queued).acked.get(before) or before in known.dead for before in ahead
-        )
+        and (not scene.keyed or _is_first_of_its_key(coordinator, message, rules))
     )
+
+
+def _is_first_of_its_key(coordinator: Coordinator, message: int, rules: Rules) -> bool:
+    """Whether all ahead of it are done, as far as the coordinator knows; all messages are of one key."""
+    known = fold(coordinator.view)
+    acked = (known if rules.waits_for_the_key else fold((*coordinator.view, *coordinator.queue))).acked
+    return all(acked.get(before) or before in known.dead for before in range(message))
 
 
 # -- consumers ---------------------------------------------------------------------------------------------
@@ -375,7 +383,7 @@ def _consume(
                 exposed = _with(world._replace(asked=asked), _queued(coordinator, "expose", message))
                 yield f"asks for {message}", exposed, consumers
             if is_exposed or not rules.exposes_first:
-                held = Consumers(consumers.claims - 1, (*consumers.held, (message, delivery)))
+                held = Consumers(consumers.claims - 1, tuple(sorted({*consumers.held, (message, delivery)})))
                 yield f"claims {message}", _hand_out(coordinator, message, delivery, world, scene), held
     if coordinator.hands_over or len(coordinator.queue) > 1:
         return
@@ -524,10 +532,11 @@ def _store(coordinator: Coordinator, world: World, rules: Rules) -> Iterator[tup
             _with(after, coordinator._replace(landed=lands)),
         )
     elif not coordinator.landed:
-        yield "sees that its log is sealed", _with(world, coordinator._replace(lives=False, queue=(), landed=None))
+        yield "sees that its log is sealed", _with(world, _dead(coordinator))
     else:
         knows = coordinator._replace(view=(*coordinator.view, record), queue=tuple(others), landed=None)
-        after = _with(world, knows)
+        is_over = record.what == "leases" and rules.stops_handing_out
+        after = _with(world, _dead(coordinator) if is_over else knows)
         if record.what == "ack":
             after = _told(record.message, record.delivery, after, accepted=True)
         yield f"learns of its {record.what}", after
@@ -579,7 +588,7 @@ def _publish_letter(coordinator: Coordinator, message: int, world: World, rules:
 
 
 def _befall(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) -> Iterator[tuple[str, World]]:
-    yield "is killed", _with(world, coordinator._replace(lives=False, queue=(), landed=None))
+    yield "is killed", _with(world, _dead(coordinator))
     if not coordinator.queue and not coordinator.hands_over:
         written = tuple(_written_down(coordinator, rules)) if rules.writes_leases else ()
         record = Record("leases", coordinator.epoch, leases=written)
