@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.cluster.group_storms.common_history import Fault, Published
-from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
+from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory, Unanswered
 from tests.cluster.group_storms.queue_verdict import around, judge
+from tests.cluster.group_storms.terms import Terms
 
 LEASE_SECONDS = 2.0
+TERMS = Terms()
 
 
 def delivered(
@@ -41,8 +43,8 @@ def good() -> QueueHistory:
     )
 
 
-def complaints(history: QueueHistory, *dead: str, order: str = "key") -> list[str]:
-    return judge(history, dead or ["k 2"], order=order).complaints
+def complaints(history: QueueHistory, *dead: str, order: str = "key", terms: Terms = TERMS) -> list[str]:
+    return judge(history, dead or ["k 2"], order=order, terms=terms).complaints
 
 
 def test_what_may_be_is_clean() -> None:
@@ -98,7 +100,31 @@ def test_messages_of_a_key_out_of_order() -> None:
 def test_dead_letters_are_there_once_and_are_somebodys() -> None:
     assert complaints(good(), "k 2", "k 2") == ["'k 2' was acked 0 times and has 2 dead letters"]
     assert complaints(good(), "k 2", "k 0") == ["'k 0' was acked 1 times and has 1 dead letters"]
-    assert complaints(good(), "k 2", "x 0") == ["'x 0' has a dead letter, and nobody has published it"]
+    assert "'x 0' has a dead letter, and nobody has published it" in complaints(good(), "k 2", "x 0")
+
+
+def test_what_nobody_has_received_is_no_dead_letter() -> None:
+    history = good()
+    history.published.append(Published("k", 3, 0.3))
+    assert complaints(history, "k 2", "k 3") == ["'k 3' has a dead letter, and nobody has received it"]
+    history.faults.append(Fault("pause-owner", 5.0, 6.0))
+    assert complaints(history, "k 2", "k 3") == []
+
+
+def test_no_more_than_the_limit_are_with_consumers() -> None:
+    assert complaints(good(), terms=Terms(max_in_flight=2)) == []
+    (complaint,) = complaints(good(), terms=Terms(max_in_flight=1))
+    assert complaint.startswith("2 messages were with consumers at 1.1")
+
+
+def test_what_was_never_handed_out_waits_only_where_it_was_being_claimed() -> None:
+    history = good()
+    history.published.append(Published("j", 0, 0.3))
+    long = Terms(lease_seconds=600.0)
+    assert complaints(history, terms=long) == ["1 are withheld, and 0 were being claimed: ['j 0']"]
+    history.faults.append(Fault("kill-all", 5.0, 6.0))
+    history.unanswered.append(Unanswered(1, 5.4, 5.6))
+    assert complaints(history, terms=long) == []
 
 
 def test_two_consumers_during_a_fault_are_only_counted() -> None:
@@ -108,7 +134,7 @@ def test_two_consumers_during_a_fault_are_only_counted() -> None:
     history.faults.append(Fault("split", 5.0, 6.0))
     assert len(complaints(history)) == 1
     history.faults.append(Fault("pause-owner", 5.0, 6.0))
-    verdict = judge(history, ["k 2"], order="key")
+    verdict = judge(history, ["k 2"], order="key", terms=TERMS)
     assert verdict.complaints == [] and "1 with two consumers during faults" in verdict.figures
 
 
