@@ -59,7 +59,7 @@ class Tickets:
         if ticket is None or ticket.until_seconds <= self._clock.monotonic_seconds() or ticket.path != path:
             raise Unauthenticated(
                 f"the ticket is not good: it opens one stream or socket, at the path that it was asked for, within "
-                f"{TICKET_SECONDS:.0f} s, at the broker that gave it. Ask for a new one"
+                f"{TICKET_SECONDS:.0f} s, at the broker that gave it. POST {path}/tickets gives a new one"
             )
         return ticket.authorization
 
