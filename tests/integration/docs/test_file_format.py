@@ -354,7 +354,9 @@ async def test_footers_are_as_documented(typed: tuple[SegmentRef, list[Path]]) -
     for path in typed[1]:
         metadata = pq.read_metadata(path).metadata
         is_seal = path == typed[1][-1]
-        optional = {"braidmq.requests", "braidmq.owners", "braidmq.windows"} | (set() if is_seal else {"braidmq.sealed"})
+        optional = {"braidmq.requests", "braidmq.owners", "braidmq.windows"} | (
+            set() if is_seal else {"braidmq.sealed"}
+        )
         optional |= set() if "-" in path.name else {"braidmq.last_original"}
         assert {name.decode() for name in metadata} == names - optional
         assert metadata[b"braidmq.version"] == b"1"
