@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from contextvars import copy_context
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -146,7 +147,9 @@ class Worker:
         ):
 
             async def in_thread(delivery: AsyncDelivery) -> None:
-                working = asyncio.get_running_loop().run_in_executor(pool, work, cast("Delivery", delivery))
+                # In the context of the handler, by which a call that it makes is known to be its own.
+                here = partial(copy_context().run, work, cast("Delivery", delivery))
+                working = asyncio.get_running_loop().run_in_executor(pool, here)
                 try:
                     await asyncio.shield(working)
                 except asyncio.CancelledError:
@@ -174,7 +177,9 @@ class Worker:
     def close(self) -> None:
         """Give back all that is in hand, wait until acks and releases are answered, and stop.
 
-        While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or what else it was.
+        What handlers of a `run` work on is theirs to the end: it waits for them. Called by one of them it stops the
+        worker, which `run` closes. While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or
+        what else it was.
         """
         self._loop.call_at_end(self._worker.close)
 

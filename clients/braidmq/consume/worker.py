@@ -7,6 +7,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, cast
@@ -43,6 +44,9 @@ _MOST_NAME_CHARS = 100
 _ANSWER_SECONDS = 0.5
 # So many messages may be with a worker, also those whose acks are not answered yet.
 _MOST_HELD = 20_000
+
+# Whose handler runs here.
+_at_work: ContextVar["AsyncWorker | None"] = ContextVar("_at_work", default=None)
 
 _log = logging.getLogger("braidmq.worker")
 OnError = Callable[[Any, Exception], object]
@@ -115,6 +119,7 @@ class AsyncWorker:
         self._tasks: list[asyncio.Task[None]] = []
         self._claiming: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._hands: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._lease_seconds = 0.0
         self._asking = 0
@@ -231,12 +236,18 @@ class AsyncWorker:
     async def close(self) -> None:
         """Give back all that is in hand, wait until acks and releases are answered, and stop.
 
-        While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or what else it was.
+        What handlers of a `run` work on is theirs to the end: it waits for them. Called by one of them it stops the
+        worker, which `run` closes. While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or
+        what else it was.
         """
         if self._is_closed:
             return
         self._is_stopped = True
         self._stop_claiming()
+        if self._hands:
+            if _at_work.get() is self:
+                return
+            await asyncio.wait(self._hands)
         await asyncio.gather(*self._ending)
         self._sender.is_closing = True
         for delivery in list(self._held.values()):
@@ -297,6 +308,9 @@ class AsyncWorker:
     async def _run(self, handler: Handler, concurrency: int, on_error: OnError) -> None:
         async with self:
             hands = [asyncio.create_task(self._work(handler, on_error)) for _ in range(concurrency)]
+            for hand in hands:
+                self._hands.add(hand)
+                hand.add_done_callback(self._hands.discard)
             try:
                 await asyncio.wait(hands)
             except BaseException:
@@ -310,6 +324,7 @@ class AsyncWorker:
                 raise failures[0]
 
     async def _work(self, handler: Handler, on_error: OnError) -> None:
+        _at_work.set(self)  # in the context of this task
         while (delivery := await self.take()) is not None:
             delivery.in_handler = True
             try:

@@ -342,3 +342,53 @@ def test_a_message_that_was_looked_at_gives_its_document(client: Client, topic: 
     group = client.group(f"{topic}.json", "g")
     group.create()
     assert [each.json() for each in group.messages("backlog")] == [{"pay": 5}]
+
+
+def done_by_another(client: Client, topic: str, most: int, idle_seconds: float) -> list[str]:
+    seen = []
+    for delivery in islice(client.worker(topic, group="g", idle_seconds=idle_seconds), most):
+        delivery.ack()
+        seen.append(text_of(delivery))
+    return seen
+
+
+def test_what_closes_a_worker_waits_for_the_handlers_of_its_run(client: Client, topic: str) -> None:
+    publish(client, topic, 3)
+    worker = client.worker(topic, group="g")
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def handle(_: Delivery) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+
+    running = threading.Thread(target=lambda: worker.run(handle, concurrency=1))
+    closing = threading.Thread(target=worker.close)
+    running.start()
+    assert begun.wait(20)
+    closing.start()
+    # What was claimed ahead has gone back; what the handler works on has not.
+    assert sorted(done_by_another(client, topic, 2, 15)) == ["1", "2"]
+    assert done_by_another(client, topic, 1, 0.5) == []
+    goes_on.set()
+    closing.join()
+    assert (worker.acked, worker.lost) == (1, 0)
+    running.join()
+
+
+def test_a_handler_may_close_its_worker(client: Client, topic: str) -> None:
+    publish(client, topic, 3)
+    worker = client.worker(topic, group="g")
+    worker.run(lambda _: worker.close(), concurrency=1)
+    assert (worker.acked, worker.lost) == (1, 0)
+
+
+async def test_a_handler_in_asyncio_may_close_its_worker(broker: InMemoryBroker, client: Client, topic: str) -> None:
+    publish(client, topic, 3)
+    async with broker.async_client() as own:
+        worker = own.worker(topic, group="g")
+
+        async def handle(_: AsyncDelivery) -> None:
+            await worker.close()
+
+        await worker.run(handle, concurrency=1)
+    assert (worker.acked, worker.lost) == (1, 0)
