@@ -4,10 +4,14 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import orjson
 
@@ -24,7 +28,51 @@ _LINE_BYTES = 2_000
 """What is kept of a line of stderr: more than a reason may have."""
 
 
-async def run_command(command: Sequence[str], client: AsyncClient, delivery: AsyncDelivery, group: str) -> str | None:
+class EndGuard:
+    """Commands that run end with this process, also where SIGKILL ends it: their messages go to other workers then.
+
+    It is a process that outlives this one for a moment. Between the start of a command and the line that names it, this
+    process may be killed as well: then the command runs on.
+    """
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name("end_guard.py"))],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # What stops this process, as Ctrl-C does, leaves it alone.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        self._input = self._process.stdin.fileno()
+        # Work goes on where it stands still.
+        os.set_blocking(self._input, False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._process:
+            pass
+
+    def began(self, process_group: int) -> None:
+        """A command runs."""
+        self._tell(process_group)
+
+    def ended(self, process_group: int) -> None:
+        """It does not any more."""
+        self._tell(-process_group)
+
+    def _tell(self, number: int) -> None:
+        with suppress(OSError):
+            os.write(self._input, b"%d\n" % number)
+
+
+async def run_command(
+    command: Sequence[str], client: AsyncClient, delivery: AsyncDelivery, group: str, guard: EndGuard
+) -> str | None:
     """Run a command for a message; returns None if it exits with 0, else why it has failed.
 
     It gets the value on stdin and the rest in its environment. It has a process group of its own, so that Ctrl-C does
@@ -35,6 +83,7 @@ async def run_command(command: Sequence[str], client: AsyncClient, delivery: Asy
         process = await _start(command, variables(delivery, group))
     except (OSError, ValueError) as error:  # the environment may be too large, or the machine full
         return f"{command[0]}: {error}"
+    guard.began(process.pid)
     last_words = _LastLine()
     feeding = asyncio.create_task(_feed(process, client, delivery))
     listening = asyncio.create_task(_pass_on(process, last_words))
@@ -48,6 +97,8 @@ async def run_command(command: Sequence[str], client: AsyncClient, delivery: Asy
         await asyncio.wait([listening], timeout=_LAST_WORDS_SECONDS)
     finally:
         await _end(process)
+        if process.returncode is not None:
+            guard.ended(process.pid)
         for task in (feeding, listening, ending):
             task.cancel()
         await asyncio.gather(feeding, listening, ending, return_exceptions=True)

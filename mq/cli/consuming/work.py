@@ -9,7 +9,7 @@ import typer
 from braidmq import AsyncClient, AsyncDelivery
 from braidmq.consume.signals import stopped_by_signals
 from mq.cli.connect import with_client
-from mq.cli.consuming.message_command import run_command
+from mq.cli.consuming.message_command import EndGuard, run_command
 from mq.cli.failures import CommandFailed, say
 from mq.cli.options import DEFAULT_URL, GroupOption, Idle, Timeout, TopicName, Url
 
@@ -38,13 +38,14 @@ def work(
 
     async def run(client: AsyncClient) -> None:
         worker = client.worker(topic, group=group, idle_seconds=idle_seconds)
+        guard = EndGuard()
         running = 0
 
         async def handle(delivery: AsyncDelivery) -> None:
             nonlocal running
             running += 1
             try:
-                reason = await run_command(command, client, delivery, group)
+                reason = await run_command(command, client, delivery, group, guard)
             finally:
                 running -= 1
             if reason is not None:
@@ -57,7 +58,7 @@ def work(
                 say(f"stopping: {running} of {concurrency} commands run; Ctrl-C again ends them")
 
         loop = asyncio.get_running_loop()
-        with stopped_by_signals(lambda: loop.call_soon_threadsafe(stop)):
+        with guard, stopped_by_signals(lambda: loop.call_soon_threadsafe(stop)):
             await worker.run(handle, concurrency=concurrency, signals=False)
         if worker.lost:
             say(f"{worker.lost} messages were done too late: they are with another worker of group {group}, too")

@@ -74,6 +74,10 @@ class MqProcess:
         """Send SIGTERM to it alone."""
         self._process.terminate()
 
+    def kill(self) -> None:
+        """Send SIGKILL to it alone."""
+        self._process.kill()
+
     def wait(self, timeout_seconds: float) -> int:
         """Its exit code. If it does not end in time, the test fails with what it does instead."""
         try:

@@ -191,6 +191,16 @@ def working(broker: BrokerProcess, topic: str, command: str) -> MqProcess:
     return mq_process("work", topic, "--group", "g", "--url", broker.url, "--", "sh", "-c", command)
 
 
+def test_commands_end_with_a_worker_that_is_killed(mq: Mq, topic: str, broker: BrokerProcess) -> None:
+    mq("topic", "create", topic)
+    mq("publish", topic, "a")
+    # What a command has started holds its stdout open as well.
+    with working(broker, topic, "echo begun; (sleep 60; echo went on); echo done") as worker:
+        assert worker.stdout_line() == b"begun\n"
+        worker.kill()
+        assert worker.stdout() == b""
+
+
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_a_stop_lets_the_command_end(
     mq: Mq, mq_json: MqJson, topic: str, broker: BrokerProcess, tmp_path: Path, how: str
