@@ -3,8 +3,9 @@
 Brokers, coordinators among them, are killed, paused past their sessions and cut off; the topic and `__groups` are split
 and merged; ZooKeeper and the store go away. A queue group of a topic and one of a member of a topic group are worked
 through side by side, with claims as JSON and as scattered Arrow. With `--kind stream` members of a stream group join,
-leave, are killed, stand still and are cut off besides. The seed is printed. A run that is not clean leaves the brokers'
-logs.
+leave, are killed, stand still and are cut off besides. With `--kind workers`, the order of 1,000 keys is judged under
+workers in Python (threads and asyncio) and `mq work`, whose handlers fail and whose processes are killed. The seed is
+printed. A run that is not clean leaves the brokers' logs.
 
 With `--only kill-all` it is judged besides that the death of brokers makes no dead letters, that no more messages are
 with workers than `--max-in-flight`, and, with `--lease-seconds 600 --most 1 --pause-seconds 0.2`, that nothing is
@@ -18,7 +19,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +37,7 @@ from tests.cluster.group_storms.side_by_side import SideBySide
 from tests.cluster.group_storms.stream_load import StreamLoad
 from tests.cluster.group_storms.terms import Terms
 from tests.cluster.group_storms.verdict import Verdict
+from tests.cluster.group_storms.worker_load import WorkerLoad
 from tests.support.cluster.cluster import Cluster, NobodyAnswers
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import S3Bucket, SharedDirectory, SharedStore
@@ -191,7 +193,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run it. Returns 0 if nothing was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0, help="begin no fault after this time")
-    parser.add_argument("--kind", choices=["queue", "stream"], default="queue")
+    parser.add_argument("--kind", choices=["queue", "stream", "workers"], default="queue")
     parser.add_argument("--order", choices=["none", "key"], default="none")
     parser.add_argument("--lease-seconds", type=float, default=Terms().lease_seconds, help="of a queue group")
     parser.add_argument("--max-deliveries", type=int, default=Terms().max_deliveries)
@@ -219,11 +221,12 @@ def main(arguments: Sequence[str]) -> int:
             Terms().most if options.most is None else (options.most,),
             options.pause_seconds,
         )
-        load: Load = (
-            StreamLoad(lambda: cluster.urls, topic, seed=options.seed)
-            if options.kind == "stream"
-            else queue_loads(cluster, topic, order=options.order, seed=options.seed, terms=terms)
-        )
+        loads: dict[str, Callable[[], Load]] = {
+            "stream": lambda: StreamLoad(lambda: cluster.urls, topic, seed=options.seed),
+            "queue": lambda: queue_loads(cluster, topic, order=options.order, seed=options.seed, terms=terms),
+            "workers": lambda: WorkerLoad(lambda: cluster.urls, topic, folder, seed=options.seed),
+        }
+        load = loads[options.kind]()
         weather = Weather(
             options.seed, options.seconds, kinds=options.only, acks=options.acks, reshapes=options.reshape
         )

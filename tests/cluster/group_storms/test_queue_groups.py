@@ -4,11 +4,13 @@ A few faults for each order here; `python -m tests.cluster.group_storms.storm` g
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.group_storms.storm import SESSION_TIMEOUT_SECONDS, Weather, blow, queue_loads
 from tests.cluster.group_storms.terms import Terms
+from tests.cluster.group_storms.worker_load import WorkerLoad
 from tests.support.cluster.steered_cluster import SteeredCluster
 from tests.support.store.shared_store import SharedDirectory
 
@@ -46,3 +48,9 @@ async def test_the_death_of_all_brokers(cluster: SteeredCluster, order: str, ter
     """It makes no dead letters, withholds nothing that was with nobody, and nobody gets more than the limit."""
     load = queue_loads(cluster, f"dead-{order}-{terms.max_deliveries}", order=order, seed=5, terms=terms)
     print(await blow(cluster, load, Weather(5, seconds=120, most_faults=rounds, kinds=("kill-all",))))
+
+
+async def test_each_keys_handlers_run_in_order_and_never_at_once(cluster: SteeredCluster, tmp_path: Path) -> None:
+    load = WorkerLoad(lambda: cluster.urls, "keys", tmp_path, seed=4)
+    kinds = ("split-and-kill-owner",)
+    print(await blow(cluster, load, Weather(4, seconds=60, most_faults=1, kinds=kinds)))
