@@ -34,6 +34,8 @@ MOST_GROUPS = 10_000
 LOOK_SECONDS = 1.0
 """To look for groups that may go takes some milliseconds, and each claim that is refused would take as much."""
 
+NO_MAKER = Maker()
+
 Group = QueueGroup | StreamGroup
 
 _log = EventLog(__name__)
@@ -129,7 +131,7 @@ class SegmentGroups:
         name: str,
         settings: GroupSettings,
         begin: Callable[[], Awaitable[Beginning]],
-        maker: Maker = Maker(),  # noqa: B008 - it is plain data
+        maker: Maker = NO_MAKER,
     ) -> tuple[Group, bool]:
         """The group, and whether it was created just now: where `begin` says, with these settings.
 
