@@ -109,9 +109,20 @@ class EnteredSpan(Span):
 
 
 class LeftOut(EnteredSpan):
-    """A step that a trace has no room for: what happens within it is no part of the step around it."""
+    """A step that a trace has no room for: what happens within it is no part of the step around it.
+
+    Each step has an object of its own: one that was entered again, within itself or by another task, could not be left.
+    """
 
     __slots__ = ()
+
+    def child(self, step: str, *, kind: Kind = "internal") -> Span:
+        """As `Span.child`."""
+        return LeftOut()
+
+    def follow(self, step: str, *, kind: Kind = "internal", links: Sequence[Span] = ()) -> Span:
+        """As `Span.follow`."""
+        return LeftOut()
 
 
 class _Together(EnteredSpan):

@@ -42,6 +42,25 @@ def test_what_is_left_out_tells_the_step_around_it_nothing() -> None:
     assert "messaging.batch.message_count" not in (recorded.spans()[0].attributes or {})
 
 
+def test_steps_within_one_that_is_left_out_are_entered_and_left() -> None:
+    recorded = RecordedTraces()
+    with begun(recorded) as span:
+        with LeftOut() as outer, outer.child("scan") as inner, inner.follow("put") as later:
+            assert tracing.current() is later
+        assert tracing.current() is span
+
+
+async def test_tasks_share_a_step_that_is_left_out() -> None:
+    outer = LeftOut()
+
+    async def step() -> None:
+        with outer.child("read") as own:
+            await asyncio.sleep(0)
+            assert tracing.current() is own
+
+    await asyncio.gather(step(), step())
+
+
 def test_steps_of_several_requests_are_told_to_each() -> None:
     recorded = RecordedTraces()
     first, second = begun(recorded), begun(recorded)

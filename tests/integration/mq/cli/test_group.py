@@ -194,9 +194,9 @@ def working(broker: BrokerProcess, topic: str, command: str) -> MqProcess:
 def test_commands_end_with_a_worker_that_is_killed(mq: Mq, topic: str, broker: BrokerProcess) -> None:
     mq("topic", "create", topic)
     mq("publish", topic, "a")
-    # What a command has started holds its stdout open as well.
-    with working(broker, topic, "echo begun; (sleep 60; echo went on); echo done") as worker:
-        assert worker.stdout_line() == b"begun\n"
+    # What a command has started holds its stdout open as well. Its stderr is passed on once the guard is to end it.
+    with working(broker, topic, "echo begun >&2; (sleep 60; echo went on); echo done") as worker:
+        assert worker.stderr_line() == b"begun\n"
         worker.kill()
         assert worker.stdout() == b""
 
