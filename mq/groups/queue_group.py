@@ -31,6 +31,7 @@ from mq.groups.lag import LagMemory
 from mq.groups.letter_errands import Bury, LetterErrands, PublishAgain
 from mq.groups.message_feed import Feed
 from mq.groups.redriver import Chosen
+from mq.groups.to_decide import Numbered, ToDecide, slices
 from mq.topic.wakeup import Wakeup
 
 IDLE_SECONDS = 5.0
@@ -45,24 +46,15 @@ MOST_RANGES = 100_000
 _log = EventLog(__name__)
 
 
-class ToDecide(NamedTuple):
-    """Messages `[start, stop)` of a claim; of one that lies scattered, those in the `ranges`, from start to stop.
-
-    `claim` is None if it is of an incarnation of the group before this one.
-    """
-
-    claim: Claim | None
-    start: int
-    stop: int
-    ranges: tuple[tuple[int, int], ...] | None = None
-
-    @property
-    def all_ranges(self) -> Sequence[tuple[int, int]]:
-        """What it names, whether it lies scattered or not."""
-        return ((self.start, self.stop),) if self.ranges is None else self.ranges
-
-
 _Ranges = Sequence[tuple[int, int]]
+Decide = Callable[[Claim, _Ranges], list[Outcome]]
+"""What becomes of these ranges of a claim."""
+Turn = Callable[[], Awaitable[None]]
+"""Waits until others were served."""
+
+
+async def at_once() -> None:
+    """Nobody else is served in between."""
 
 
 class Consuming(NamedTuple):
@@ -228,15 +220,19 @@ class QueueGroup:
         self._claims.lose(grant, start, stop)
         self._wake.set()
 
-    async def ack(self, parts: Sequence[ToDecide]) -> list[list[Outcome]]:
+    async def ack(self, parts: Sequence[ToDecide], turn: Turn = at_once) -> list[list[Outcome]]:
         """Ack messages: an outcome for each range of each part, accepted or lost, once that is stored.
 
+        Where there are many, `turn` is awaited before some of them are decided, again and again.
+
         Raises `SegmentMoved` if this broker does not coordinate the group any more; what became of them is not known.
+        Cut off between two turns, some are decided and others are not, as after an answer that was lost: asked again,
+        those that were decided are answered as the first time.
         """
-        return await self._decide(parts, self._claims.ack_all)
+        return await self._decide(parts, self._claims.ack_all, turn)
 
     async def release(
-        self, parts: Sequence[ToDecide], giving_back: GivingBack, *, delay_ms: int | None
+        self, parts: Sequence[ToDecide], turn: Turn = at_once, *, giving_back: GivingBack, delay_ms: int | None
     ) -> list[list[Outcome]]:
         """Give messages back. They rest for `delay_ms`, or as long as the group's back-off says. As `ack` otherwise."""
 
@@ -246,46 +242,70 @@ class QueueGroup:
             found = (self._claims.release(claim, *each, giving_back, due_ms=due_ms) for each in ranges)
             return list(chain.from_iterable(found))
 
-        return await self._decide(parts, release)
+        return await self._decide(parts, release, turn)
 
-    async def extend(self, parts: Sequence[ToDecide], *, lease_ms: int) -> list[list[Outcome]]:
+    async def extend(self, parts: Sequence[ToDecide], turn: Turn = at_once, *, lease_ms: int) -> list[list[Outcome]]:
         """Have leases run for `lease_ms` from now on. As `ack` otherwise, but nothing is stored."""
         until_ms = self._now_ms() + lease_ms
 
         def extend(claim: Claim, ranges: _Ranges) -> list[Outcome]:
             return list(chain.from_iterable(self._claims.extend(claim, *each, until_ms) for each in ranges))
 
-        return await self._decide(parts, extend)
+        return await self._decide(parts, extend, turn)
 
-    async def _decide(
-        self, parts: Sequence[ToDecide], decide: Callable[[Claim, _Ranges], list[Outcome]]
-    ) -> list[list[Outcome]]:
+    async def _decide(self, parts: Sequence[ToDecide], decide: Decide, turn: Turn) -> list[list[Outcome]]:
         self._check()
         outcomes: list[list[Outcome]] = [[] for _ in parts]
         waiting = list(enumerate(parts))
         while waiting:
-            again: list[tuple[int, ToDecide]] = []
-            must_store = False
-            for index, part in waiting:
-                claim = part.claim
-                if claim is None:
-                    outcomes[index] += [Outcome(*each, Verdict.LOST) for each in part.all_ranges]
-                    continue
-                for outcome in decide(claim, part.all_ranges):
-                    if outcome.verdict is Verdict.WAIT:
-                        again.append((index, ToDecide(claim, outcome.start, outcome.stop)))
-                        continue
-                    if outcome.verdict is Verdict.NEWER:
-                        raise self._records.moved()
-                    must_store |= outcome.verdict is Verdict.LATER
-                    held = outcome.verdict is not Verdict.LOST
-                    verdict = Verdict.ACCEPTED if held else Verdict.LOST
-                    outcomes[index].append(Outcome(outcome.start, outcome.stop, verdict))
-            waiting = again
-            if must_store or waiting:
-                self._ask()
-                await asyncio.shield(self._news_stored())
+            waiting = await self._decide_in_turns(waiting, decide, turn, outcomes)
         return [sorted(each) for each in outcomes]
+
+    async def _decide_in_turns(
+        self, parts: Sequence[Numbered], decide: Decide, turn: Turn, outcomes: list[list[Outcome]]
+    ) -> list[Numbered]:
+        """Decide, and wait until that is stored. Returns what had to wait for a record, and is to be decided again.
+
+        The record is asked for once all is decided: each turn would have one of its own otherwise.
+        """
+        again: list[Numbered] = []
+        in_turn = list(slices(parts))
+        # Somebody else's record may take what the first turns have decided.
+        stored: dict[asyncio.Future[None], None] = {}
+        try:
+            for each in in_turn:
+                if len(in_turn) > 1:
+                    await turn()
+                    self._check()
+                if self._decide_once(each, decide, outcomes, again):
+                    stored[self._news_stored()] = None
+        finally:
+            if stored:
+                self._ask()
+        for record in stored:
+            await asyncio.shield(record)
+        return again
+
+    def _decide_once(
+        self, parts: Sequence[Numbered], decide: Decide, outcomes: list[list[Outcome]], again: list[Numbered]
+    ) -> bool:
+        """Whether a record has to be stored before this is answered."""
+        must_store = False
+        for index, part in parts:
+            claim = part.claim
+            if claim is None:
+                outcomes[index] += [Outcome(*each, Verdict.LOST) for each in part.all_ranges]
+                continue
+            for outcome in decide(claim, part.all_ranges):
+                if outcome.verdict is Verdict.NEWER:
+                    raise self._records.moved()
+                must_store |= outcome.verdict in (Verdict.LATER, Verdict.WAIT)
+                if outcome.verdict is Verdict.WAIT:
+                    again.append((index, ToDecide(claim, outcome.start, outcome.stop)))
+                    continue
+                verdict = Verdict.LOST if outcome.verdict is Verdict.LOST else Verdict.ACCEPTED
+                outcomes[index].append(Outcome(outcome.start, outcome.stop, verdict))
+        return must_store
 
     def _news_stored(self) -> "asyncio.Future[None]":
         """Done when everything decided so far is stored."""
@@ -584,8 +604,7 @@ class QueueGroup:
             self._claims.withdraw()
         if not self._claims.has_news:
             return None
-        if is_for_claims:
-            self._pace.recorded(self._now_ms())
+        self._pace.recording(self._now_ms(), for_claims=is_for_claims)
         return self._claims.take_news(self._wall_ms())
 
     def _stored(self, news: Progress) -> None:
@@ -594,6 +613,7 @@ class QueueGroup:
         Stopped before it is stored, nobody has got anything. Stopped after it, the next coordinator takes what it
         exposes for handed out.
         """
+        self._pace.recorded(self._now_ms())
         self._claims.stored(news)
         set_aside, self._set_aside = self._set_aside, []
         for waiter, aside in set_aside:

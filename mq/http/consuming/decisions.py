@@ -1,13 +1,12 @@
 """Acks, releases and extensions of many messages: a step at a time, and others are served in between."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from groups.queue.claims import Outcome, Verdict
-from mq.base.end_tasks import end_tasks
 from mq.base.errors import Conflict
-from mq.groups.queue_group import QueueGroup, ToDecide
+from mq.groups.queue_group import QueueGroup, Turn
+from mq.groups.to_decide import ToDecide
 from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.consuming.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_decide
 from mq.http.json_body import M as Body
@@ -15,15 +14,13 @@ from mq.http.json_body import body_in_steps
 from mq.limits.read_budget import ReadLease
 from mq.limits.steps import STEP_ROWS, Steps, begun_at_once, in_turns
 
-AT_ONCE = 32
-"""Ranges that are decided in a turn, unless a claim has more: some 0.7 ms."""
 LONG_BYTES = 8 * 1024
 """A body up to this is worked on at once. A longer one may take a millisecond in its first step, and waits its turn."""
 _COUNTED_BYTES = 256 * 1024
 _NAMED_BYTES = 1100
 """A message that is named takes so much: as a part of the body, checked, and while it is decided."""
-Decide: TypeAlias = Callable[[Sequence[ToDecide]], Awaitable[list[list[Outcome]]]]
-"""What a group does about some messages: an outcome for each range of each part, once that is stored."""
+Decide: TypeAlias = Callable[[Sequence[ToDecide], Turn], Awaitable[list[list[Outcome]]]]
+"""What a group does about messages, in turns: an outcome for each range of each part, once that is stored."""
 
 
 def decision_bytes(body: bytes) -> int:
@@ -42,40 +39,8 @@ async def parsed_in_turns(body: bytes, model: type[Body], lease: ReadLease) -> B
 async def decided(what: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:
     """Decide about messages and tell what became of each part, some in each turn. Raises as both do."""
     parts = await begun_at_once(to_decide(what.messages, group.tokens), lease.turns)
-    slices = list(_slices(parts))
-    outcomes = await decide(parts) if len(slices) == 1 else await _in_slices(slices, lease, decide)
+    outcomes = await decide(parts, lease.turns.wait)
     return await begun_at_once(_told(what.messages, outcomes), lease.turns)
-
-
-def _slices(parts: Sequence[ToDecide]) -> Iterator[Sequence[ToDecide]]:
-    """The parts in slices of about `AT_ONCE` ranges."""
-    begin = count = 0
-    for index, part in enumerate(parts):
-        count += len(part.all_ranges)
-        if count >= AT_ONCE:
-            yield parts[begin : index + 1]
-            begin, count = index + 1, 0
-    if begin < len(parts):
-        yield parts[begin:]
-
-
-async def _in_slices(slices: Iterable[Sequence[ToDecide]], lease: ReadLease, decide: Decide) -> list[list[Outcome]]:
-    """Each slice is decided by itself, and all wait together for what is stored.
-
-    Cut off between two slices, some are decided and others are not, as after an answer that was lost: asked again,
-    those that were decided are answered as the first time.
-    """
-
-    async def one(parts: Sequence[ToDecide]) -> list[list[Outcome]]:
-        await lease.turns.wait()
-        return await decide(parts)
-
-    tasks = [asyncio.create_task(one(each)) for each in slices]
-    try:
-        return [outcome for outcomes in await asyncio.gather(*tasks) for outcome in outcomes]
-    finally:
-        await end_tasks(tasks)
-        tasks.clear()
 
 
 def _told(parts: Sequence[ClaimPart], outcomes: Sequence[Sequence[Outcome]]) -> Steps[GroupAnswer]:

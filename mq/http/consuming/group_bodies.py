@@ -14,8 +14,8 @@ from groups.claim_tokens import MOST_SCATTERED_CHARS, ClaimedRange, ClaimTokens
 from groups.offset_set import OffsetSet
 from groups.settings import MOST_LEASE_SECONDS
 from mq.groups.group_view import MOST_SHOWN
-from mq.groups.queue_group import ToDecide
 from mq.groups.redriver import MOST_LETTERS
+from mq.groups.to_decide import ToDecide
 from mq.http.json_body import JsonBody
 from mq.limits.steps import STEP_ROWS, Steps
 

@@ -6,7 +6,7 @@ import pytest
 
 from filer.errors import SegmentMoved
 from filer.stores.memory_store import MemoryStore
-from mq.http.consuming.decisions import AT_ONCE
+from mq.groups.to_decide import AT_ONCE
 from mq.limits.turns import Line
 from tests.support.broker.group_requests import G, T, claim, decide, group, publish
 from tests.support.broker.http_broker import HttpBroker, http_broker

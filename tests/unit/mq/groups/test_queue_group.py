@@ -7,13 +7,15 @@ import pytest
 
 from filer.clock import ManualClock, settle
 from filer.errors import CorruptFile, SegmentMoved
+from groups.queue.claims import Outcome, Verdict
 from groups.queue.leases import Claim
 from groups.queue.progress import QueueProgress
 from groups.records import Leases, Progress, Reached, Record
 from groups.settings import GroupSettings
 from mq.groups.group_source import GroupSource
 from mq.groups.message_feed import Feed
-from mq.groups.queue_group import QueueGroup, ToDecide
+from mq.groups.queue_group import QueueGroup
+from mq.groups.to_decide import AT_ONCE, ToDecide
 
 FIRST, SECOND = Claim(0, 0, 1), Claim(0, 1, 1)
 
@@ -91,6 +93,90 @@ async def test_what_was_decided_before_is_stored_before_the_leases() -> None:
     with pytest.raises(SegmentMoved):
         await group.ack([ToDecide(FIRST, 0, 1)])
     await group.close()
+
+
+MANY = 3 * AT_ONCE
+
+
+def all_handed_out() -> QueueProgress:
+    progress = QueueProgress("g", GroupSettings(), {0: 0})
+    progress.apply(Progress(at=1, reached=[Reached(0, 0, MANY)]))
+    return progress
+
+
+class Quiet(Feed):
+    """No message comes."""
+
+    def __init__(self) -> None:
+        super().__init__("g", None, None)  # type: ignore[arg-type]
+
+    async def look(self, claims: object, rows: int, wall_ms: int) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+
+def acked_by(held: Held) -> list[int]:
+    """How many messages each record acks."""
+    return [sum(each.stop - each.start for each in record.acked) for record in held.records if hasattr(record, "acked")]
+
+
+async def released(held: Held, acking: "asyncio.Task[list[list[Outcome]]]") -> list[list[Outcome]]:
+    """What became of the messages, once its records are acknowledged."""
+    for _ in range(200):
+        await settle()
+        await held.release()
+        if acking.done():
+            break
+    return acking.result()
+
+
+async def test_what_is_decided_in_many_turns_is_one_record() -> None:
+    held = Held()
+    group = group_of(all_handed_out(), held, Quiet())
+
+    async def turn() -> None:
+        await settle()
+
+    acking = asyncio.create_task(group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(MANY)], turn))
+    outcomes = await released(held, acking)
+    assert acked_by(held) == [MANY] and len(outcomes) == MANY
+    assert {each.verdict for of_part in outcomes for each in of_part} == {Verdict.ACCEPTED}
+    await group.close()
+
+
+async def test_turns_whose_decisions_another_record_has_taken_are_answered_too() -> None:
+    held = Held()
+    group = group_of(all_handed_out(), held, Quiet())
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            # Somebody else acks, and the record takes what the first turn has decided.
+            other = asyncio.create_task(group.ack([ToDecide(Claim(0, MANY - 1, 1), MANY - 1, MANY)]))
+            await released(held, other)
+
+    acking = asyncio.create_task(group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(MANY - 1)], turn))
+    assert len(await released(held, acking)) == MANY - 1
+    assert acked_by(held) == [AT_ONCE + 1, MANY - 1 - AT_ONCE]
+    await group.close()
+
+
+async def test_a_group_that_is_lost_between_two_turns_answers_nobody() -> None:
+    held = Held()
+    group = group_of(all_handed_out(), held, Quiet())
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            await group.close()
+
+    with pytest.raises(SegmentMoved):
+        await group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(MANY)], turn)
+    assert acked_by(held) == []
 
 
 async def test_why_keys_cannot_be_learned_is_told() -> None:
