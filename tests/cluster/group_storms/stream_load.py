@@ -158,10 +158,12 @@ class StreamLoad:
                 await member.leave()
                 del self._members[name]
                 return
+            # Whoever is killed is none of those that leave at the end, also if the storm ends at that moment.
             case "kill":
-                await member.kill()
                 del self._members[name]
+                await member.kill()
             case "restart":
+                del self._members[name]
                 await member.kill()
                 self._start(name)
             case "pause":

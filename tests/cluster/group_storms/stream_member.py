@@ -66,9 +66,9 @@ class StreamMember:
             raise error
 
     async def leave(self) -> None:
-        """Have it commit what it has done, and leave the group."""
+        """Have it commit what it has done, and leave the group. It does so too where nobody waits for it any more."""
         self._ends = True
-        await self._task
+        await asyncio.shield(self._task)
 
     def pause(self) -> None:
         """Have it stand still; what it has asked is answered, and it does not see it."""
