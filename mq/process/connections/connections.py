@@ -181,6 +181,10 @@ class Connections(Generic[C]):
             *(Decision(one, ANSWER_LATE) for one in self._answers.late(now_seconds, _taken)),
         ]
 
+    def lingering(self) -> list[Decision[C]]:
+        """Who may still read why it was ended, and no longer when the server ends."""
+        return [Decision(one, IDLE) for one in self._lingering]
+
     def _longest_waiting(self) -> C | None:
         """Who was refused already, or else has kept the broker waiting longest for a request."""
         if self._lingering:

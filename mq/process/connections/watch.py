@@ -53,7 +53,8 @@ class ConnectionWatch:
         metrics.requests.count_connections(self.connections.__len__)
 
     def close(self) -> None:
-        """There are no more connections."""
+        """The server has ended: there are no more connections."""
+        self.carry_out(self.connections.lingering())
         if self.users is not None:
             self.users.close()
 

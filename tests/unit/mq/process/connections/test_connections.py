@@ -184,6 +184,15 @@ def test_who_has_been_told_is_the_first_to_go_and_goes_soon(world: World) -> Non
     assert world.all.late() == []
 
 
+def test_who_lingers_goes_when_the_server_ends(world: World) -> None:
+    a, b, _ = world.connect("a", "b", "c")
+    for each in (b, a):
+        world.all.linger(each)
+    assert world.all.lingering() == [Decision(b, IDLE), Decision(a, IDLE)]
+    world.all.gone(a)
+    assert world.all.lingering() == [Decision(b, IDLE)]
+
+
 def test_all_unread_parts_of_bodies_together_are_bounded(world: World) -> None:
     a, b, c = world.connect("a", "b", "c")
     assert world.all.unread(a, UNREAD_BYTES) == []
