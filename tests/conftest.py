@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 # Arrow would import it in whichever thread makes its first array. While other threads worked, that import has crashed.
-import pandas  # noqa: F401
+import pandas  # type: ignore[import-untyped]  # noqa: F401
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
