@@ -23,12 +23,57 @@ BraidError
     └── LoadRefused              files of a bulk load are not valid
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
+RemedyKind = Literal[
+    "claim",
+    "configure-its-topic-group",
+    "configure-topic",
+    "configure-topic-group",
+    "create-group",
+    "create-topic",
+    "create-topic-group",
+    "delete-topic-group",
+    "force-consumers",
+    "force-members",
+    "get-upload-id",
+    "give-upload-id",
+    "join",
+    "publish-to-member",
+    "read-files-of-topic-group",
+    "send-token",
+    "upload",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What a user can do about an error: its kind, and the names of what it is about.
+
+    Each front says it in words of its own: `PUT /v1/topics/birds`, or `mq topic create birds`.
+    """
+
+    kind: RemedyKind
+    topic: str | None = None
+    topic_group: str | None = None
+    group: str | None = None
+
+    def names(self) -> dict[str, str]:
+        """The names that it has."""
+        named = {"topic": self.topic, "topic_group": self.topic_group, "group": self.group}
+        return {what: name for what, name in named.items() if name is not None}
+
 
 class BraidError(Exception):
-    """Something went wrong in BraidMQ."""
+    """Something went wrong in BraidMQ.
 
-    def __init__(self, message: str | None = None) -> None:
+    The text says what. `remedy` is what to do about it, where each front says that in other words.
+    """
+
+    def __init__(self, message: str | None = None, remedy: Remedy | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().partition("\n")[0])
+        self.remedy = remedy
 
 
 class StoreError(BraidError):

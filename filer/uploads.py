@@ -15,7 +15,7 @@ from ulid import ULID
 
 from filer import keys
 from filer.clock import Clock
-from filer.errors import InvalidInput, ObjectNotFound
+from filer.errors import InvalidInput, ObjectNotFound, Remedy
 from filer.stores.store import Store
 
 EXPIRES_SECONDS = 86_400
@@ -95,7 +95,7 @@ class Uploads:
         ):
             name = topic if member is None else member
             raise InvalidInput(
-                f"{upload_id[:160]!r} was not issued for topic {name!r}: get an id from POST /v1/topics/{name}/uploads"
+                f"{upload_id[:160]!r} was not issued for topic {name!r}", Remedy("get-upload-id", topic=name)
             )
         sha256 = base64.urlsafe_b64decode(match[3] + "=").hex() if match[3] else None
         return Upload(upload_id, int(match[2]), sha256, int(ULID.from_str(match[1]).milliseconds) * 1000)

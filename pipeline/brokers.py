@@ -3,9 +3,9 @@
 import httpx
 
 from braidmq import Client
-from braidmq.command_words import in_command_words
 from braidmq.errors import BraidMQError
 from braidmq.read.store_of_file import store_of_file
+from braidmq.remedies import in_commands
 from braidmq.transport.patience import patience
 from braidmq.transport.tls import broker_tls
 from filer.stores.store_address import StoreAddress
@@ -24,7 +24,7 @@ def announce_rollups(url: str, topic: str, timeout_seconds: float | None = None)
         with Client(url, **patience(timeout_seconds)) as client:
             brokers = {broker.broker: broker.url or client.urls[0] for broker in client.cluster().brokers}
     except BraidMQError as error:
-        return [in_command_words(str(error))]
+        return [in_commands(error)]
     failures = []
     for broker, address in brokers.items():
         try:

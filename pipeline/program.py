@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 
-from braidmq.command_words import in_command_words
+from braidmq.remedies import in_commands
 from filer.errors import BraidError
 from pipeline.commands import parse, run_job
 from pipeline.errors import WrongUsage
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
         say(str(error))
         return WRONG_USAGE
     except BraidError as error:
-        say(" ".join(in_command_words(str(error)).split()))
+        say(" ".join(in_commands(error).split()))
         return FAILED
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does.

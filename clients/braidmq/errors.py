@@ -388,7 +388,7 @@ def error_of(problem: Problem, *, publishing: bool, retry_after_seconds: float =
 
     If a publish failed inside the broker, its outcome is unknown unless the problem says otherwise.
     """
-    return _class_of(problem, publishing)(_message(problem), problem=problem, retry_after_seconds=retry_after_seconds)
+    return _class_of(problem, publishing)(text_of(problem), problem=problem, retry_after_seconds=retry_after_seconds)
 
 
 def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
@@ -406,6 +406,6 @@ def _class_of(problem: Problem, publishing: bool) -> type[BraidMQError]:
     return BrokerFailed if problem.status >= 500 else InvalidRequest
 
 
-def _message(problem: Problem) -> str:
-    text = problem.detail or problem.title
-    return f"{text} [{problem.slug}, HTTP {problem.status}]"
+def text_of(problem: Problem) -> str:
+    """The text of the exception for a problem document."""
+    return f"{problem.detail or problem.title} [{problem.slug}, HTTP {problem.status}]"

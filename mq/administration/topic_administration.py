@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from filer.clock import Clock
-from filer.errors import BraidError, InvalidConfig
+from filer.errors import BraidError, InvalidConfig, Remedy
 from filer.event_log import EventLog
 from filer.keys import check_name
 from filer.topic.catalogue import Catalogue, TopicRecord
@@ -89,12 +89,12 @@ class TopicAdministration:
             else:
                 state = record.state
             if only_new:
-                raise TopicExists(f"topic {name!r} exists, and the request wants a new one (If-None-Match: *)")
+                raise TopicExists(f"topic {name!r} exists", Remedy("configure-topic"))
             if state.is_grouped:
                 raise Conflict(
                     "topic-conflict",
-                    f"{name!r} is a topic group: configure it with PUT /v1/topic-groups/{name}, which takes the same "
-                    "settings",
+                    f"{name!r} is a topic group",
+                    Remedy("configure-topic-group", topic_group=name),
                 )
             differs = ignored(AT_CREATION, segments, len(state.open_segments))
             return await self.reconfigure(state, settings), Put(created=False, differs=differs)
@@ -118,7 +118,8 @@ class TopicAdministration:
             raise Conflict(
                 "topic-conflict",
                 f"{record.state.topic!r} is a member of topic group {member_of.group!r}, and cannot have segments of "
-                f"its own: configure the group (PUT /v1/topic-groups/{member_of.group}), or use another name",
+                "its own",
+                Remedy("configure-its-topic-group", topic_group=member_of.group),
             )
 
     async def ensure(self, name: str, config: TopicConfig) -> TopicRuntime:
@@ -144,14 +145,14 @@ class TopicAdministration:
         try:
             view = await self._topics.view(name)
         except NotFound as error:
-            # Without the advice to create it.
+            # Without the remedy, to create it.
             raise NotFound("topic", f"there is no topic {name!r}") from error
         if view.state.is_grouped:
             # Its messages lie in the files of all of them: a name is given up with its group, or not at all.
             raise Conflict(
                 "topic-group-member" if view.member is not None else "topic-conflict",
-                f"{name!r} is {'a member of ' if view.member is not None else ''}topic group {view.runtime.topic!r}: "
-                f"DELETE /v1/topic-groups/{view.runtime.topic} deletes the group with all its topics",
+                f"{name!r} is {'a member of ' if view.member is not None else ''}topic group {view.runtime.topic!r}",
+                Remedy("delete-topic-group", topic_group=view.runtime.topic),
             )
         await self._executor.delete(name)
         _log.info("topic_deleted", topic=name)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from filer.errors import InvalidConfig
+from filer.errors import InvalidConfig, Remedy
 from filer.event_log import EventLog
 from filer.keys import check_name
 from filer.topic.catalogue import Catalogue
@@ -46,9 +46,8 @@ class TopicGroups:
         try:
             view = await self._topics.view(name)
         except NotFound as error:
-            raise NotFound(
-                "topic-group", f"there is no topic group {name!r}: create it with PUT /v1/topic-groups/{name}"
-            ) from error
+            remedy = Remedy("create-topic-group", topic_group=name)
+            raise NotFound("topic-group", f"there is no topic group {name!r}", remedy) from error
         if view.member is not None or not view.state.is_grouped:
             raise _no_group(name, None if view.member is None else view.runtime.topic)
         return view.runtime

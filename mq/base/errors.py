@@ -10,6 +10,7 @@ BraidError
 ├── TooManyUploads         no more payloads are sent on to the store at the moment
 ├── Draining               this broker is shutting down
 ├── NotFound               no such topic, segment, message, upload, load
+│   └── TopicNotFound      no such topic, which may be created
 ├── BodyTooLarge           a request body above the limit
 ├── BodyTimeout            a request body that did not arrive in time
 ├── UnsupportedMedia       an unknown content type or encoding
@@ -43,7 +44,7 @@ BraidError
 from collections.abc import Sequence
 from math import ceil
 
-from filer.errors import BraidError, InvalidInput, OutcomeUnknown
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown, Remedy
 from filer.format.requests import Position
 from filer.topic.positions import PositionExpired
 
@@ -95,18 +96,25 @@ class Draining(BraidError):
 class NotFound(BraidError):
     """The resource does not exist; `what` is topic, segment, message, upload, load, broker or path."""
 
-    def __init__(self, what: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, what: str, message: str, remedy: Remedy | None = None) -> None:
+        super().__init__(message, remedy)
         self.what = what
 
 
-class BodyTooLarge(BraidError):
-    """The request body is larger than the limit; `upload` is the path for larger payloads."""
+class TopicNotFound(NotFound):
+    """There is no topic of that name. It may be created."""
 
-    def __init__(self, message: str, limit_bytes: int, upload: str) -> None:
-        super().__init__(message)
+    def __init__(self, topic: str) -> None:
+        super().__init__("topic", f"there is no topic {topic!r}", Remedy("create-topic", topic=topic))
+
+
+class BodyTooLarge(BraidError):
+    """The request body is larger than the limit; the topic, if there is one, takes larger payloads as uploads."""
+
+    def __init__(self, message: str, limit_bytes: int, topic: str | None, remedy: Remedy | None = None) -> None:
+        super().__init__(message, remedy)
         self.limit_bytes = limit_bytes
-        self.upload = upload
+        self.topic = topic
 
 
 class BodyTimeout(BraidError):
@@ -132,8 +140,8 @@ class TopicExists(BraidError):
 class Conflict(BraidError):
     """The request contradicts the current state; `kind` is the slug of the problem type."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, kind: str, message: str, remedy: Remedy | None = None) -> None:
+        super().__init__(message, remedy)
         self.kind = kind
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.types import Receive
 
+from filer.errors import Remedy
 from mq.base.errors import BodyTimeout, BodyTooLarge, FrontStoreFull, Malformed, UnsupportedMedia
 from mq.bodies.arriving_body import ArrivingBody
 from mq.limits.arrivals import Arrivals
@@ -47,7 +48,7 @@ class Intake:
         self,
         room: Room,
         limit_bytes: int,
-        upload_path: str,
+        topic: str | None,
         *,
         wait: bool,
         patience_seconds: float = math.inf,
@@ -57,7 +58,7 @@ class Intake:
         # Without arrivals of others, a body is always the one that began first.
         self._arrivals = Arrivals(0) if arrivals is None else arrivals
         self._left_seconds, self._too_late = patience_seconds, too_late
-        self._room, self._upload_path, self._wait = room, upload_path, wait
+        self._room, self._topic, self._wait = room, topic, wait
         self._promised_bytes = 0
         self._patience: asyncio.Timeout | None = None
         # A body larger than the whole front store would be retried, or would wait, for ever.
@@ -240,12 +241,9 @@ class Intake:
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
-            raise BodyTooLarge(
-                f"the body is larger than {self._limit_bytes} bytes: publish in several requests, or upload a large "
-                f"value first (POST {self._upload_path}) and publish a reference to it",
-                self._limit_bytes,
-                self._upload_path,
-            )
+            remedy = None if self._topic is None else Remedy("upload", topic=self._topic)
+            told = f"the body is larger than {self._limit_bytes} bytes"
+            raise BodyTooLarge(told, self._limit_bytes, self._topic, remedy)
 
     async def inflate(self, body: bytes | memoryview, encoding: str) -> bytes | memoryview:
         """Decompress the body, up to the limit. Raises as `read`, and `UnsupportedMedia` and `Malformed`."""

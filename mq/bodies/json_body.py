@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from filer.errors import InvalidInput
+from filer.errors import InvalidInput, Remedy
 from filer.format.nulls import null_column
 from filer.format.schema import REF
 from filer.nearest import unknown_name
@@ -342,5 +342,5 @@ def _claim(ref: Any, where: str) -> Claim:
         if ref.get(name) is not None and (not isinstance(ref[name], kind) or isinstance(ref[name], bool)):
             raise InvalidInput(f"{where}: ref.{name} must be of type {kind.__name__}")
     if "upload" not in ref:
-        raise InvalidInput(f"{where}: ref lacks 'upload', the id that POST …/uploads returned")
+        raise InvalidInput(f"{where}: ref lacks 'upload'", Remedy("give-upload-id"))
     return Claim(ref["upload"], ref.get("size"), ref.get("etag"), ref.get("sha256"))

@@ -37,7 +37,7 @@ from filer.topic.reservations import (
 from filer.topic.topic_state import Load, Segment, TopicState
 from leader.policy.cut_points import SlotTraffic, equal_parts
 from leader.transitions import SealedEnd
-from mq.base.errors import Conflict, NotFound, Repeatable, TransitionUnderWay
+from mq.base.errors import Conflict, NotFound, Repeatable, TopicNotFound, TransitionUnderWay
 from mq.bulk_load.load_checker import LoadChecker
 from mq.bulk_load.load_folders import CALLS_AT_ONCE, LoadFolders, segment_ends
 from mq.topic.topic_registry import TopicRegistry
@@ -303,7 +303,7 @@ class BulkLoads:
 
     async def _changed(self, state: TopicState | None, topic: str) -> TopicState:
         if state is None or state.deleted:
-            raise NotFound("topic", f"there is no topic {topic!r}: create it with PUT /v1/topics/{topic}")
+            raise TopicNotFound(topic)
         self._topics.apply(state)
         return state
 

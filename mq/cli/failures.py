@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from braidmq.command_words import in_command_words
+from braidmq.remedies import in_commands
 from filer.errors import BraidError
 from filer.plain_messages import plain_message
 from mq.cli.streams import OutputClosed, OutputFailed, discard_stdout
@@ -32,7 +32,7 @@ def report(error: BaseException) -> int:
         if isinstance(error, OutputClosed):
             return 0
     if isinstance(error, BraidError):
-        say(in_command_words(f"{error}{_when_again(error)}"))
+        say(f"{in_commands(error)}{_when_again(error)}")
     elif isinstance(error, OSError):
         say(_os_error_text(error))
     else:

@@ -4,7 +4,7 @@ import sys
 from typing import TextIO
 
 from braidmq import AsyncClient, ConnectionBroken, NoConnection, OutcomeUnknown, Waiting
-from braidmq.command_words import in_command_words
+from braidmq.remedies import in_commands
 from braidmq.transport.addresses import shown
 from filer.clock import Clock
 
@@ -76,4 +76,4 @@ def _text(waiting: Waiting) -> str:
         return f"waiting for an answer from {shown(waiting.address)}, {so_far}"
     if isinstance(failure, NoConnection | ConnectionBroken | OutcomeUnknown) and failure.problem is None:
         return f"no answer from {shown(waiting.address)}: retrying, {so_far}"
-    return f"{' '.join(in_command_words(str(failure)).split())}: retrying, {so_far}"
+    return f"{' '.join(in_commands(failure).split())}: retrying, {so_far}"

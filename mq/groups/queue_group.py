@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from filer.clock import Clock
-from filer.errors import BraidError, SegmentMoved
+from filer.errors import BraidError, Remedy, SegmentMoved
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from groups.claim_tokens import ClaimTokens
@@ -421,7 +421,8 @@ class QueueGroup:
             raise Conflict(
                 "group-active",
                 f"consumers of group {self.name!r} have messages, or wait for some: stop them, and wait until their "
-                'leases have run out; or pass "force": true, and what they have is handed out again',
+                "leases have run out",
+                Remedy("force-consumers"),
             )
 
     async def hand_over(self) -> None:

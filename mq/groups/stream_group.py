@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, NamedTuple
 
 from filer.clock import Clock
-from filer.errors import BraidError, InvalidInput
+from filer.errors import BraidError, InvalidInput, Remedy
 from filer.event_log import EventLog
 from filer.topic.positions import Positions
 from filer.topic.topic_state import Segment
@@ -322,7 +322,8 @@ class StreamGroup:
                 raise Conflict(
                     "group-active",
                     f"group {self.name!r} has {len(self.progress.members)} members: stop them, and wait until their "
-                    'sessions have ended; or pass "force": true, and they go on from there',
+                    "sessions have ended",
+                    Remedy("force-members"),
                 )
             # Whoever asks while the record is on its way would be told by an incarnation that may be over.
             self._hands_over = True

@@ -8,7 +8,7 @@ from mq.base.internal_topics import why_not_changed
 from mq.base.settings import BrokerSettings
 from mq.http.web_pages import SAFE_METHODS, Headers, this_machine, why_foreign, why_forwarded
 from mq.machine_users.kernel_users import TELLS_USERS
-from mq.security.authorization import HOW, authorization_of
+from mq.security.authorization import SEND_TOKEN, authorization_of
 from mq.security.caller import Caller, Credential
 from mq.security.grants import Action
 from mq.security.local_callers import LocalCallers, name_of_user
@@ -102,7 +102,7 @@ class Guard:
         if self._local is not None:
             return self._local.principal(caller, action)
         if self._credentials is not None:
-            raise Unauthenticated(f"this broker asks for a token: {HOW}")
+            raise Unauthenticated("this broker asks for a token", SEND_TOKEN)
         return TRUSTED
 
     def check_page(self, headers: Headers, action: Action, *, safe: bool = False) -> None:

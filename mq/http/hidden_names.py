@@ -55,6 +55,9 @@ class HiddenNames:
         told = {key: value for key, value in document.items() if key not in _PLAIN}
         if document.get("status", 0) >= _OWN_FAULT:
             told = self._without_group(told)
+        if (remedy := told.pop("remedy", None)) is not None:
+            topics = remedy.keys() & {"topic", "topic_group"}
+            told["remedy"] = remedy | {what: HIDDEN for what in topics if not self._sees(remedy[what])}
         return document | _mapped(told, self._unnamed)
 
     def _unnamed(self, text: str) -> str:

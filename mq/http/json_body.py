@@ -115,10 +115,15 @@ async def gathered(chunks: AsyncIterable[bytes], path: str, most_bytes: int = JS
     async for chunk in chunks:
         body += chunk
         if len(body) > most_bytes:
-            topic = "/".join(path.split("/")[:4])
             message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
-            raise BodyTooLarge(message, most_bytes, f"{topic}/uploads")
+            raise BodyTooLarge(message, most_bytes, topic_in(path))
     return bytes(body)
+
+
+def topic_in(path: str) -> str | None:
+    """The topic of a path below that of a topic."""
+    parts = path.split("/")
+    return parts[3] if parts[1:3] == ["v1", "topics"] and len(parts) > 3 else None
 
 
 def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:

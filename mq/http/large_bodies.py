@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from mq.base.errors import BodyTooLarge
 from mq.bodies.intake import ClientGone, Intake
 from mq.broker import Broker
+from mq.http.json_body import topic_in
 
 
 @contextlib.asynccontextmanager
@@ -17,12 +18,12 @@ async def large_body(broker: Broker, request: Request, most_bytes: int) -> Async
 
     Raises `BodyTooLarge`, and as `Intake.read`.
     """
-    topic = "/".join(request.scope["path"].split("/")[:4])
+    topic = topic_in(request.scope["path"])
     length = request.headers.get("content-length")
     with Intake(
         broker.asked,
         most_bytes,
-        f"{topic}/uploads",
+        topic,
         wait=True,
         patience_seconds=broker.deadlines.timeout_seconds,
         too_late=broker.deadlines.nothing_stored,
@@ -32,7 +33,7 @@ async def large_body(broker: Broker, request: Request, most_bytes: int) -> Async
             body = await intake.read(request.receive, None if length is None else int(length))
         except BodyTooLarge as error:
             told = f"the body is larger than {most_bytes} bytes: send several requests"
-            raise BodyTooLarge(told, most_bytes, f"{topic}/uploads") from error
+            raise BodyTooLarge(told, most_bytes, topic) from error
         except ClientGone as error:
             raise ClientDisconnect from error
         yield body

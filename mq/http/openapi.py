@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from mq.http.formats import PUBLISH_FORMATS
 from mq.http.producer_sequence import MAX_SEQUENCE, PRODUCER_PATTERN
+from mq.http.remedies import WORDS
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TOPIC = {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -24,6 +25,18 @@ _PROBLEM = {
                     "detail": {"type": "string"},
                     "retryable": {"type": "boolean"},
                     "request_id": {"type": "string"},
+                    "remedy": {
+                        "type": "object",
+                        "description": "What to do about it, for a program that says so in words of its own.",
+                        "required": ["kind", "fault"],
+                        "properties": {
+                            "kind": {"type": "string", "enum": sorted(WORDS)},
+                            "fault": {"type": "string", "description": "The detail, without what to do about it."},
+                            "topic": {"type": "string"},
+                            "topic_group": {"type": "string"},
+                            "group": {"type": "string"},
+                        },
+                    },
                 },
             }
         }

@@ -11,6 +11,7 @@ from filer import request_ids
 from filer.errors import BraidError
 from filer.topic.positions import PositionExpired
 from mq.base import errors
+from mq.http.remedies import detail_of, member_of
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -116,17 +117,17 @@ SLUGS = (*dict.fromkeys(slug for _, slug, _, _, _ in _KINDS), "topic-not-found",
 def problem_of(error: Exception) -> Problem:
     """The answer to an error. An unforeseen error is a 500 that reveals nothing."""
     if isinstance(error, errors.NotFound):
-        return Problem(f"{error.what}-not-found", f"There is no such {error.what.replace('-', ' ')}", 404, str(error))
+        title = f"There is no such {error.what.replace('-', ' ')}"
+        return Problem(f"{error.what}-not-found", title, 404, detail_of(error), extras=_extras(error))
     if isinstance(error, errors.Conflict):
-        return Problem(
-            error.kind, "The request conflicts with the current state", 409, str(error), extras=_extras(error)
-        )
+        title = "The request conflicts with the current state"
+        return Problem(error.kind, title, 409, detail_of(error), extras=_extras(error))
     if isinstance(error, errors.Repeatable):
         return replace(problem_of(error.cause), retryable=True)
     for kind, slug, title, status, retryable in _KINDS:
         if isinstance(error, kind):
             pause = error.retry_after_seconds if isinstance(error, errors.QuotaExceeded) else RETRY_AFTER_SECONDS
-            return Problem(slug, title, status, str(error), retryable, _extras(error), pause)
+            return Problem(slug, title, status, detail_of(error), retryable, _extras(error), pause)
     return Problem("internal", "Something went wrong in the broker", 500, "see the broker's log")
 
 
@@ -144,7 +145,8 @@ def _extras(error: Exception) -> dict[str, Any]:
     if isinstance(error, errors.PublishIncomplete):
         return {"positions": [_position(p) for p in error.positions]}
     if isinstance(error, errors.BodyTooLarge):
-        return {"limit_bytes": error.limit_bytes, "upload": error.upload}
+        path = {} if error.topic is None else {"upload": f"/v1/topics/{error.topic}/uploads"}
+        return {"limit_bytes": error.limit_bytes, **path, **member_of(error)}
     if isinstance(error, filer_errors.UnreadableObject):
         told = {
             "key": error.key,
@@ -161,7 +163,7 @@ def _extras(error: Exception) -> dict[str, Any]:
         return {"earliest": error.earliest}
     if isinstance(error, errors.SegmentNotOpen):
         return {"successors": list(error.successors)}
-    return {}
+    return member_of(error)
 
 
 def _position(position: Any) -> dict[str, int]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from filer.errors import Remedy
 from mq.base.errors import Unauthenticated
 
 AUTHORIZATION = b"authorization"
-HOW = "send it in the header 'Authorization: Bearer TOKEN'"
+SEND_TOKEN = Remedy("send-token")
 
 
 def authorization_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from filer.clock import Clock
 from mq.base.errors import Unauthenticated
 from mq.security import signed_tokens
-from mq.security.authorization import HOW
+from mq.security.authorization import SEND_TOKEN
 from mq.security.caller import Credential, ShownCertificate
 from mq.security.grants import NO_GRANTS
 from mq.security.key_ring import KeyRing
@@ -87,7 +87,7 @@ class Credentials:
         if len(authorization) > signed_tokens.MOST_BYTES + len(_BEARER):
             raise Unauthenticated(f"the header Authorization has {len(authorization)} bytes: a token has at most 8192")
         if authorization[: len(_BEARER)].lower() != _BEARER:
-            raise Unauthenticated(f"the header Authorization has no bearer token: {HOW}")
+            raise Unauthenticated("the header Authorization has no bearer token", SEND_TOKEN)
         return self._verified(authorization[len(_BEARER) :].strip(b" ").decode("latin-1"))
 
     def _verified(self, token: str) -> Principal:

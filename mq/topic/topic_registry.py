@@ -11,7 +11,7 @@ from filer.stores.store_time import Moment
 from filer.topic.catalogue import Catalogue
 from filer.topic.topic_state import TopicState
 from leader.membership.coordinator import Coordinator
-from mq.base.errors import Conflict, NotFound
+from mq.base.errors import Conflict, TopicNotFound
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_view import TopicView
 from mq.traffic.topic_traffic import TopicTraffic
@@ -101,7 +101,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
             await self.refresh(member_of.group)
         if (view := self._known_view(name)) is not None:
             return view
-        raise NotFound("topic", f"there is no topic {name!r}: create it with PUT /v1/topics/{name}")
+        raise TopicNotFound(name)
 
     def _known_view(self, name: str) -> TopicView | None:
         """As `view`, by what is known here; None if by that there is no such topic.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filer.errors import Remedy
 from filer.format.requests import RequestId
 from filer.format.schema import TOPIC_FIELD
 from filer.topic.topic_state import TopicState
@@ -49,11 +50,8 @@ class TopicView:
     def check_is_published_to(self) -> None:
         """Raise `Conflict` for a topic group: its messages are published to its members."""
         if self.is_whole_group:
-            raise Conflict(
-                "topic-group",
-                f"{self.topic!r} is a topic group: publish to one of its topics, which GET "
-                f"/v1/topic-groups/{self.topic} names",
-            )
+            remedy = Remedy("publish-to-member", topic_group=self.topic)
+            raise Conflict("topic-group", f"{self.topic!r} is a topic group", remedy)
 
     @property
     def shown(self) -> TopicState:

@@ -28,7 +28,7 @@ from braidmq.models import (
     UnusableTopic,
 )
 from braidmq.names import topic_group_path, topic_path
-from braidmq.transport.problems import json_of
+from braidmq.transport.problems import address_of, json_of
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Call, Transport, Try
 
@@ -218,4 +218,4 @@ def _parse(model: type[Model], answer: Any, response: httpx.Response) -> Model:
     try:
         return model.model_validate(answer)
     except ValidationError as failure:
-        raise NotABroker(f"{response.request.url} gave an unexpected answer: {failure}") from failure
+        raise NotABroker(f"{address_of(response)} gave an unexpected answer: {failure}") from failure

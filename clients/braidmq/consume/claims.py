@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from braidmq.errors import NotABroker
 from braidmq.message import Message, messages_of
+from braidmq.transport.problems import address_of
 
 _CLAIMS = b"braid-claims"
 
@@ -44,7 +45,7 @@ def claimed_messages(topic: str, response: httpx.Response) -> ClaimedMessages:
         messages = messages_of(topic, table)
         return ClaimedMessages(float(about["lease_seconds"]), about.get("order"), list(_with_claims(messages, claims)))
     except (pa.ArrowInvalid, OSError, orjson.JSONDecodeError, KeyError, ValueError, StopIteration) as failure:
-        raise NotABroker(f"{response.request.url} answered with broken claims: {failure!r}") from failure
+        raise NotABroker(f"{address_of(response)} answered with broken claims: {failure!r}") from failure
 
 
 def _claim(told: dict[str, Any]) -> Claim:

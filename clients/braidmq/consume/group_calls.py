@@ -12,7 +12,7 @@ from braidmq.consume.decisions import Ack, Part, Request, Taken, taken_of
 from braidmq.errors import ClaimLost, GroupNotFound, NotABroker
 from braidmq.models import GroupDescription, GroupMessage
 from braidmq.names import group_path
-from braidmq.transport.problems import json_of
+from braidmq.transport.problems import address_of, json_of
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import ARROW, Call, Transport, Try
 
@@ -151,4 +151,4 @@ def _parsed(model: type[_Model], document: Any, response: httpx.Response) -> _Mo
     try:
         return model.model_validate(document)
     except ValidationError as failure:
-        raise NotABroker(f"{response.request.url} gave an unexpected answer: {failure}") from failure
+        raise NotABroker(f"{address_of(response)} gave an unexpected answer: {failure}") from failure

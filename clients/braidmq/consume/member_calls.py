@@ -12,7 +12,7 @@ from braidmq.errors import MemberFenced, NoConnection, NotABroker, NotFound
 from braidmq.message import Message, messages_of
 from braidmq.names import group_path
 from braidmq.read.segment_pages import SegmentPage, segment_page
-from braidmq.transport.problems import json_of
+from braidmq.transport.problems import address_of, json_of
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import Call, Transport, Try
 
@@ -134,4 +134,4 @@ def _told(response: httpx.Response) -> Told:
             {Under(each["segment"], each["epoch"]) for each in answer["release"]},
         )
     except (KeyError, TypeError, ValueError) as failure:
-        raise NotABroker(f"{response.request.url} gave an unexpected answer: {failure!r}") from failure
+        raise NotABroker(f"{address_of(response)} gave an unexpected answer: {failure!r}") from failure

@@ -12,7 +12,7 @@ from braidmq.models import Owner, Route
 from braidmq.names import topic_path
 from braidmq.positions import PositionRange
 from braidmq.transport.broker_failover import BrokerFailover
-from braidmq.transport.problems import json_of
+from braidmq.transport.problems import address_of, json_of
 from braidmq.transport.retry import share_of_time
 from braidmq.transport.trace_context import TraceHeaders
 from braidmq.transport.transport import Call, Transport, Try
@@ -223,4 +223,4 @@ def positions_of(response: httpx.Response) -> tuple[PositionRange, ...]:
         listed = json_of(response)["positions"]
         return tuple(PositionRange(each["segment"], each["offset"], each["count"]) for each in listed)
     except (KeyError, TypeError) as failure:
-        raise NotABroker(f"{response.request.url} answered a publish without positions") from failure
+        raise NotABroker(f"{address_of(response)} answered a publish without positions") from failure

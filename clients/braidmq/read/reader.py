@@ -21,6 +21,7 @@ from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.message import MessagePage
 from braidmq.names import topic_path
 from braidmq.read.start import start_parameters
+from braidmq.transport.problems import address_of
 from braidmq.transport.retry import NEVER_GIVE_UP
 from braidmq.transport.transport import ARROW, Call, Transport
 
@@ -86,7 +87,7 @@ class Reader:
 
     def polled(self, body: bytes | bytearray, end: str) -> MessagePage:
         """The answer to such a request. Raises `NotABroker`."""
-        return MessagePage(self.topic, _table(body, self._path), start=self.marker, end=end)
+        return MessagePage(self.topic, _table(body, "a broker"), start=self.marker, end=end)
 
     def go_behind(self, page: MessagePage) -> None:
         """Go on behind a polled page; nothing changes if the reader is there."""
@@ -176,7 +177,7 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
     """The table of an answer, and the marker after it."""
     marker = response.headers.get("braid-marker")
     if marker is None:
-        raise NotABroker(f"{response.request.url} answered without a marker: is a BraidMQ broker listening there?")
+        raise NotABroker(f"{address_of(response)} answered without a marker: is a BraidMQ broker listening there?")
     return arrow_of(response), marker
 
 
@@ -187,15 +188,15 @@ def _is_full(page: MessagePage) -> bool:
 
 def arrow_of(response: httpx.Response) -> pa.Table:
     """Return the messages of an answer. Raises `NotABroker` if they cannot be decoded."""
-    return _table(response.content, response.request.url)
+    return _table(response.content, address_of(response))
 
 
-def _table(body: bytes | bytearray, asked: object) -> pa.Table:
+def _table(body: bytes | bytearray, broker: str) -> pa.Table:
     try:
         with pa.ipc.open_stream(body) as stream:
             return stream.read_all()
     except (pa.ArrowInvalid, OSError) as failure:
-        raise NotABroker(f"{asked} answered with broken Arrow data: {failure}") from failure
+        raise NotABroker(f"{broker} answered with broken Arrow data: {failure}") from failure
 
 
 def _checked_limit(limit: int | None) -> int | None:

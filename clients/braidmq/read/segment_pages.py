@@ -9,6 +9,7 @@ from braidmq.defaults import PAGE_ROWS
 from braidmq.errors import InvalidArgument, NotABroker
 from braidmq.names import topic_path
 from braidmq.read.reader import PAGE_BYTES, arrow_of
+from braidmq.transport.problems import address_of
 from braidmq.transport.retry import Retry
 from braidmq.transport.transport import ARROW, Call, Transport
 
@@ -54,5 +55,5 @@ async def segment_page(
 def _next_offset(response: httpx.Response) -> int:
     header = response.headers.get("braid-next-offset", "")
     if not header.isdecimal():
-        raise NotABroker(f"{response.request.url} answered without an offset: is a BraidMQ broker listening there?")
+        raise NotABroker(f"{address_of(response)} answered without an offset: is a BraidMQ broker listening there?")
     return int(header)

@@ -10,7 +10,7 @@ from braidmq.errors import ConnectionBroken, NotABroker
 from braidmq.models import Verification
 from braidmq.names import topic_path
 from braidmq.transport.connection_errors import connection_error
-from braidmq.transport.problems import refusal, told_problem
+from braidmq.transport.problems import address_of, refusal, told_problem
 from braidmq.transport.transport import Call, Transport, Try
 
 
@@ -36,7 +36,7 @@ async def verification(transport: Transport, topic: str | None) -> AsyncIterator
         raise connection_error(failure, response.request.url, publishing=False) from failure
     finally:
         await response.aclose()
-    raise ConnectionBroken(f"the answer of {response.request.url} ended before the check did")
+    raise ConnectionBroken(f"the answer of {address_of(response)} ended before the check did")
 
 
 def _report(line: str, response: httpx.Response) -> Verification:
@@ -46,4 +46,4 @@ def _report(line: str, response: httpx.Response) -> Verification:
             raise told_problem(document["problem"])
         return Verification.model_validate(document)
     except (orjson.JSONDecodeError, ValidationError, TypeError) as failure:
-        raise NotABroker(f"{response.request.url} gave an unexpected line: {failure}") from failure
+        raise NotABroker(f"{address_of(response)} gave an unexpected line: {failure}") from failure

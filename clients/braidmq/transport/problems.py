@@ -19,9 +19,8 @@ def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
     document = _document(response)
     if document is None and response.status_code < 500:
         return NotABroker(
-            f"{_address(response)} answered {response.request.method} {response.request.url.path} with "
-            f"{response.status_code} {response.reason_phrase} and no problem document: "
-            f"is a BraidMQ broker listening there?"
+            f"{address_of(response)} answered with {response.status_code} {response.reason_phrase}: is a BraidMQ "
+            "broker listening there?"
         )
     if document is None:
         problem = bare_problem(response, retryable=response.status_code in _GATEWAY_STATUSES and not publishing)
@@ -42,7 +41,7 @@ def bare_problem(response: httpx.Response, *, retryable: bool) -> Problem:
         slug="http",
         title=response.reason_phrase,
         status=response.status_code,
-        detail=f"{_address(response)} answered {response.request.method} with {response.reason_phrase}",
+        detail=f"{address_of(response)} answered with {response.reason_phrase}",
         retryable=retryable,
     )
 
@@ -53,8 +52,7 @@ def json_of(response: httpx.Response) -> Any:
         return orjson.loads(response.content)
     except orjson.JSONDecodeError as failure:
         raise NotABroker(
-            f"{_address(response)} answered {response.request.url.path} with something other than JSON: "
-            f"is a BraidMQ broker listening there?"
+            f"{address_of(response)} answered with something other than JSON: is a BraidMQ broker listening there?"
         ) from failure
 
 
@@ -88,6 +86,7 @@ def _retry_after_seconds(response: httpx.Response) -> float:
         return 0.0
 
 
-def _address(response: httpx.Response) -> str:
+def address_of(response: httpx.Response) -> str:
+    """Return the address of the broker that gave the answer."""
     url = response.request.url
     return f"{url.scheme}://{url.netloc.decode()}"

@@ -67,7 +67,10 @@ def broker_tls(ca: FileName | None = None, client_cert: ClientCert | None = None
     if client_cert is None and (cert := environment(CLIENT_CERT_VARIABLE)):
         client_cert = (cert, environment(CLIENT_KEY_VARIABLE) or cert)
     elif client_cert is None and environment(CLIENT_KEY_VARIABLE):
-        raise InvalidArgument(f"{CLIENT_KEY_VARIABLE} is of no use without {CLIENT_CERT_VARIABLE}: name both files")
+        raise InvalidArgument(
+            f"a key (--client-key or {CLIENT_KEY_VARIABLE}) is of no use without its certificate (--client-cert or "
+            f"{CLIENT_CERT_VARIABLE}): name both files"
+        )
     if ca is None and client_cert is None:
         return tls_context()
     pair = None

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import httpx
 
 from braidmq import AsyncClient, Cluster
-from braidmq.command_words import in_command_words
 from braidmq.defaults import CLIENT_CERT_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+from braidmq.remedies import in_commands
 from braidmq.transport.addresses import shown
 from braidmq.transport.tls import broker_tls
 from filer import keys
@@ -157,7 +157,7 @@ async def _check(name: str, check: Callable[[], Awaitable[_Outcome]]) -> Finding
 
 
 def _failed(name: str, error: BraidError) -> Finding:
-    return Finding(name, "failed", in_command_words(str(error)))
+    return Finding(name, "failed", in_commands(error))
 
 
 async def _fencing(store: Store, clock: Clock) -> _Outcome:

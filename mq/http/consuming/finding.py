@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from filer.errors import BraidError
+from filer.errors import BraidError, Remedy
 from filer.topic.positions import Positions
 from groups.incarnations import Origin, maker_of
 from groups.settings import GroupSettings, Mode, default_settings, parse_settings
@@ -26,8 +26,8 @@ async def existing_group(broker: Broker, groups: SegmentGroups, request: GroupRe
         await broker.topics.view(request.topic)
         raise NotFound(
             "group",
-            f"topic {request.topic!r} has no group {request.group!r}: create it with "
-            f"PUT /v1/topics/{request.topic}/groups/{request.group}, or claim from it, or join it",
+            f"topic {request.topic!r} has no group {request.group!r}",
+            Remedy("create-group", topic=request.topic, group=request.group),
         )
     return group
 
@@ -109,7 +109,8 @@ def queue_of(group: Group) -> QueueGroup:
         raise Conflict(
             "group-mode",
             f"group {group.name!r} is a stream group: its members read segments and commit positions; there is nothing "
-            f"to claim or ack. Join it with POST /v1/topics/{group.topic}/groups/{group.name}/members",
+            "to claim or ack",
+            Remedy("join", topic=group.topic, group=group.name),
         )
     return group
 
@@ -119,7 +120,7 @@ def stream_of(group: Group) -> StreamGroup:
     if not isinstance(group, StreamGroup):
         raise Conflict(
             "group-mode",
-            f"group {group.name!r} is a queue group: it has no members and no positions. Claim messages with "
-            f"POST /v1/topics/{group.topic}/groups/{group.name}/claims",
+            f"group {group.name!r} is a queue group: it has no members and no positions",
+            Remedy("claim", topic=group.topic, group=group.name),
         )
     return group

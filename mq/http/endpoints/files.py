@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from filer.errors import InvalidInput, UnreadableObject
-from filer.format.schema import TOPIC_FIELD
+from filer.errors import InvalidInput, Remedy, UnreadableObject
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import unreadable_end
@@ -89,8 +88,8 @@ async def _with_files(broker: Broker, topic: str) -> TopicRuntime:
         group = view.runtime.topic
         raise Conflict(
             "topic-group-member",
-            f"the messages of {topic!r} lie in the files of topic group {group!r}, among those of other topics: ask "
-            f"for /v1/topics/{group}/files, and take the rows WHERE {TOPIC_FIELD.name} = '{topic}'",
+            f"the messages of {topic!r} lie in the files of topic group {group!r}, among those of other topics",
+            Remedy("read-files-of-topic-group", topic=topic, topic_group=group),
         )
     return view.runtime
 

@@ -268,7 +268,7 @@ class Publisher:
                 found = await self._broker.uploads.verify(view.runtime.topic, claim, member=view.member)
                 refs[row] = found.to_row()
             except InvalidInput as error:
-                raise InvalidReference(f"row {row} of the request: {error}") from error
+                raise InvalidReference(f"row {row} of the request: {error}", error.remedy) from error
         arrays = [*rows.batch.columns[:-1], pa.array(refs, REF)]
         return pa.RecordBatch.from_arrays(arrays, schema=rows.batch.schema)
 
@@ -291,7 +291,7 @@ def intake_of(broker: Broker, topic: str, limit_bytes: int, *, wait: bool) -> In
     return Intake(
         broker.front_store,
         limit_bytes,
-        f"/v1/topics/{topic}/uploads",
+        topic,
         wait=wait,
         patience_seconds=deadlines.timeout_seconds,
         too_late=deadlines.nothing_stored,

@@ -41,7 +41,7 @@ def uploads_router(broker: Broker) -> APIRouter:
         path = f"/v1/topics/{topic}/uploads"
         limit_bytes = broker.settings.max_upload_bytes
         if wanted.size > limit_bytes:
-            raise BodyTooLarge(f"an upload has at most {limit_bytes} bytes", limit_bytes, path)
+            raise BodyTooLarge(f"an upload has at most {limit_bytes} bytes", limit_bytes, topic)
         upload = broker.uploads.issue(stored, wanted.size, wanted.sha256, member=view.member)
         left_seconds = max((upload.expires_us - broker.clock.now_us()) // 1_000_000, 1)
         presigned = None

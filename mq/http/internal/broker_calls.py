@@ -36,7 +36,7 @@ class BrokerCalls:
         is known here changes nothing. An owner that opens a segment by an old record finds at its first put that
         others have written there.
         """
-        with Intake(self._room, MOST_RECORD_BYTES, "", wait=True) as intake:
+        with Intake(self._room, MOST_RECORD_BYTES, None, wait=True) as intake:
             body = await intake.read(receive, None)
             if body and asked.topic in self._broker.topics:
                 self._broker.topics.apply(_record_of(asked.topic, body))
@@ -78,7 +78,7 @@ class BrokerCalls:
         return call.pack(StoreProof(self._broker.id, content))
 
     async def _read_id(self, receive: Receive) -> str:
-        with Intake(self._room, MOST_ID_BYTES, "", wait=True) as intake:
+        with Intake(self._room, MOST_ID_BYTES, None, wait=True) as intake:
             return bytes(await intake.read(receive, None)).decode("latin-1")
 
 

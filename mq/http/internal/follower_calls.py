@@ -33,7 +33,7 @@ class FollowerCalls:
         runtime = await topic_at(broker, asked.topic, asked.version)
         _check_follows(runtime, asked.segment, broker.id)
         buffers.take(asked.topic, asked.segment, (), asked.stored_end)
-        with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
+        with Intake(broker.front_store, broker.front_store.limit_bytes, None, wait=False) as intake:
             body = await intake.read(receive, None)
         # Both may have changed while the body arrived. From here on nothing is awaited.
         _check_follows(runtime, asked.segment, broker.id)

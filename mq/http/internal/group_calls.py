@@ -30,7 +30,7 @@ class GroupCalls:
         looks for who does.
         """
         broker = self._broker
-        with Intake(broker.front_store, BODY_BYTES + _HEAD_BYTES, "", wait=False) as intake:
+        with Intake(broker.front_store, BODY_BYTES + _HEAD_BYTES, None, wait=False) as intake:
             request = unpack_group_call(await intake.read(receive, None))
         groups = await broker.groups.own(asked.segment, asked.version)
         with broker.read_budget.lease() as lease:

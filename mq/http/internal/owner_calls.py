@@ -34,7 +34,7 @@ class OwnerCalls:
     async def append(self, call: Call[ToSegmentAt, Outcomes], asked: ToSegmentAt, receive: Receive) -> PeerAnswer:
         """Store parts of requests in a segment of ours. The writer takes all of them before anything is awaited."""
         broker = self._broker
-        with Intake(broker.front_store, broker.front_store.limit_bytes, "", wait=False) as intake:
+        with Intake(broker.front_store, broker.front_store.limit_bytes, None, wait=False) as intake:
             body = await intake.read(receive, None)
             runtime = await topic_at(broker, asked.topic, asked.version)
             writer = _open_writer(runtime, asked.segment)

@@ -55,5 +55,5 @@ class TrafficCalls:
         return call.pack(True)
 
     async def _read(self, receive: Receive) -> bytes:
-        with Intake(self._room, MOST_REPORT_BYTES, "", wait=True) as intake:
+        with Intake(self._room, MOST_REPORT_BYTES, None, wait=True) as intake:
             return await intake.read(receive, None)

@@ -212,7 +212,7 @@ class Session:
         ):
             await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
         with ExitStack() as stack:
-            room = stack.enter_context(Intake(self._broker.asked, size_bytes, "", wait=True))
+            room = stack.enter_context(Intake(self._broker.asked, size_bytes, None, wait=True))
             await room.hold(size_bytes)
             task = asyncio.create_task(self._ask(id_, asked), name=f"{asked.operation} of a socket")
             self._asking.add(task)

@@ -159,6 +159,6 @@ async def test_a_store_that_refuses_is_quoted(broker: FakeBroker, clock: Instant
     broker.add_topic("t")
     transport = httpx.MockTransport(apart.handle)
     async with AsyncClient("http://b", http_transport=transport, clock=clock) as client:
-        with pytest.raises(Refused, match="http://store answered PUT with Forbidden") as caught:
+        with pytest.raises(Refused, match="http://store answered with Forbidden") as caught:
             await client.publish("t", LARGE)
     assert not caught.value.retryable

@@ -34,7 +34,7 @@ def sent(*parts: bytes, gone: bool = False) -> Callable[[], Awaitable[dict[str, 
 
 
 def intake(store: FrontStore, limit_bytes: int = MIB) -> Intake:
-    return Intake(store, limit_bytes, "/v1/topics/t/uploads", wait=False)
+    return Intake(store, limit_bytes, "t", wait=False)
 
 
 @pytest.mark.parametrize("declared", [None, 6, 0])
@@ -51,7 +51,7 @@ async def test_limits_hold_declared_or_not() -> None:
     for parts, declared in [((b"x" * 11,), None), ((b"x" * 6, b"x" * 5), None), ((), 11), ((b"x" * 11,), 5)]:
         with pytest.raises(BodyTooLarge, match="10 bytes") as caught, intake(store, 10) as held:
             await held.read(sent(*parts), declared)
-        assert (caught.value.limit_bytes, caught.value.upload) == (10, "/v1/topics/t/uploads")
+        assert (caught.value.limit_bytes, caught.value.topic) == (10, "t")
         assert store.pending_bytes == 0
 
 
@@ -143,7 +143,7 @@ class Room:
         """Begin to read a body; its length in the end."""
 
         async def read() -> int:
-            with Intake(self.store, MIB, "", wait=wait, patience_seconds=20, arrivals=self.arrivals) as held:
+            with Intake(self.store, MIB, None, wait=wait, patience_seconds=20, arrivals=self.arrivals) as held:
                 return len(await held.read(sender.receive, declared))
 
         return asyncio.create_task(read())
@@ -280,7 +280,7 @@ async def test_what_is_inflated_waits_for_others() -> None:
     reading = room.read(first, None)
     first.send(b"x")
     await settle()
-    with Intake(room.store, MIB, "", wait=False, patience_seconds=0, arrivals=room.arrivals) as held:
+    with Intake(room.store, MIB, None, wait=False, patience_seconds=0, arrivals=room.arrivals) as held:
         assert await held.inflate(gzip.compress(bytes(ARRIVING_BYTES)), "gzip") == bytes(ARRIVING_BYTES)
         with pytest.raises(FrontStoreFull, match="--arriving-bytes"):
             await held.inflate(gzip.compress(bytes(ARRIVING_BYTES + 1)), "gzip")
@@ -292,7 +292,7 @@ async def test_what_is_inflated_waits_for_others() -> None:
 async def test_what_has_grown_beyond_measure_counts_as_arriving_until_it_is_answered() -> None:
     room, grown_bytes = Room(), 5 * MIB
     store = FrontStore(16 * MIB)
-    with Intake(store, 8 * MIB, "", wait=False, arrivals=room.arrivals) as held:
+    with Intake(store, 8 * MIB, None, wait=False, arrivals=room.arrivals) as held:
         await held.inflate(gzip.compress(b"usual" * 10), "gzip")
         assert room.arrivals.total_bytes == 0
         await held.inflate(gzip.compress(bytes(grown_bytes)), "gzip")
@@ -302,11 +302,11 @@ async def test_what_has_grown_beyond_measure_counts_as_arriving_until_it_is_answ
 
 async def test_messages_that_are_nearly_empty_hold_what_they_take_as_columns() -> None:
     room, sender = Room(), Sender()
-    with Intake(room.store, 1000, "", wait=False) as held:
+    with Intake(room.store, 1000, None, wait=False) as held:
         sender.send(b"x" * 900, more=False)
         await held.read(sender.receive, 900)
         assert await held.hold_rows(10) == held.held_bytes == 900
         assert await held.hold_rows(1000) == room.store.pending_bytes == 64_000
-        with pytest.raises(FrontStoreFull), Intake(room.store, 1000, "", wait=False) as other:
+        with pytest.raises(FrontStoreFull), Intake(room.store, 1000, None, wait=False) as other:
             await other.hold_rows(MIB // 64)
     assert room.store.pending_bytes == 0

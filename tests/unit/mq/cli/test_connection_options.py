@@ -103,4 +103,4 @@ def test_a_key_without_a_certificate_is_told_by_its_option(
     seen: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", "list", "t", "--client-key", __file__, "--url", "https://x"]) == 1
-    assert "--client-key, or BRAIDMQ_CLIENT_KEY, is of no use without --client-cert" in capfd.readouterr().err
+    assert "(--client-key or BRAIDMQ_CLIENT_KEY) is of no use without its certificate" in capfd.readouterr().err

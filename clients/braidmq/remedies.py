@@ -1,0 +1,64 @@
+"""Errors as command lines report them. Brokers say what to do about an error in the words of HTTP, and name it too."""
+
+from collections.abc import Iterator, Mapping
+
+from braidmq.errors import BraidMQError, Problem, text_of
+from filer.errors import RemedyKind
+
+COMMANDS: Mapping[RemedyKind, str] = {
+    "claim": ". Work on them with mq work {topic} --group {group}",
+    "configure-its-topic-group": ": configure the group (mq topic-group create {topic_group}), or use another name",
+    "configure-topic": ": leave out --new to change its settings",
+    "configure-topic-group": ": configure it with mq topic-group create {topic_group}, which takes the same settings",
+    "create-group": ": create it with mq group create {topic} {group}",
+    "create-topic": ": create it with mq topic create {topic}",
+    "create-topic-group": ": create it with mq topic-group create {topic_group}",
+    "delete-topic-group": ": mq topic-group delete {topic_group} deletes the group with all its topics",
+    "force-consumers": "; or pass --force, and what they have is handed out again",
+    "force-members": "; or pass --force, and they go on from there",
+    "get-upload-id": ": publish the file with mq publish {topic} --upload",
+    "give-upload-id": ", the id of an upload to the topic",
+    "join": "",
+    "publish-to-member": ": publish to one of its topics, which mq topic-group describe {topic_group} names",
+    "read-files-of-topic-group": ": see mq files ls {topic_group}, and take the rows WHERE _topic = '{topic}'",
+    "send-token": ": name its file by mq --token-file or BRAIDMQ_TOKEN_FILE, or put it into BRAIDMQ_TOKEN",
+    "upload": ": publish a large file by reference, with mq publish --upload",
+}
+"""What follows what the broker says is wrong, for each kind of remedy."""
+_NO_SUCH_REQUEST = frozenset(("not-found", "method-not-allowed"))
+_OLDER = "the broker does not know what this command asks for: it may be of an older version"
+
+
+def in_commands(error: BaseException) -> str:
+    """What a command line reports of an error: what to do about it is a command."""
+    text = str(error)
+    for problem in _problems(error):
+        text = text.replace(text_of(problem), _in_commands(problem))
+    return text
+
+
+def _problems(error: BaseException | None) -> Iterator[Problem]:
+    """The problem documents of which the text of an error may be made."""
+    while error is not None:
+        if isinstance(error, BraidMQError):
+            for each in (error, *error.tried_before.values()):
+                if each.problem is not None:
+                    yield each.problem
+        error = error.__cause__
+
+
+def _in_commands(problem: Problem) -> str:
+    text = _OLDER if problem.slug in _NO_SUCH_REQUEST else _with_remedy(problem)
+    return f"{text} [{problem.slug}]"
+
+
+def _with_remedy(problem: Problem) -> str:
+    """What is wrong, and what to do: the detail, if the broker is older and names no remedy, or a newer one."""
+    plain = problem.detail or problem.title
+    remedy = problem.extras.get("remedy")
+    if not isinstance(remedy, dict):
+        return plain
+    try:
+        return f"{remedy['fault']}{COMMANDS[remedy['kind']].format(**remedy)}"
+    except (KeyError, TypeError):
+        return plain

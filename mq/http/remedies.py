@@ -1,0 +1,50 @@
+"""What a user can do about an error, as HTTP says it. `braidmq/remedies.py` says it for the command line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from filer.errors import Remedy, RemedyKind
+from filer.format.schema import TOPIC_FIELD
+
+WORDS: Mapping[RemedyKind, str] = {
+    "claim": ". Claim messages with POST /v1/topics/{topic}/groups/{group}/claims",
+    "configure-its-topic-group": ": configure the group (PUT /v1/topic-groups/{topic_group}), or use another name",
+    "configure-topic": ", and the request wants a new one (If-None-Match: *)",
+    "configure-topic-group": ": configure it with PUT /v1/topic-groups/{topic_group}, which takes the same settings",
+    "create-group": ": create it with PUT /v1/topics/{topic}/groups/{group}, or claim from it, or join it",
+    "create-topic": ": create it with PUT /v1/topics/{topic}",
+    "create-topic-group": ": create it with PUT /v1/topic-groups/{topic_group}",
+    "delete-topic-group": ": DELETE /v1/topic-groups/{topic_group} deletes the group with all its topics",
+    "force-consumers": '; or pass "force": true, and what they have is handed out again',
+    "force-members": '; or pass "force": true, and they go on from there',
+    "get-upload-id": ": get an id from POST /v1/topics/{topic}/uploads",
+    "give-upload-id": ", the id that POST …/uploads returned",
+    "join": ". Join it with POST /v1/topics/{topic}/groups/{group}/members",
+    "publish-to-member": ": publish to one of its topics, which GET /v1/topic-groups/{topic_group} names",
+    "read-files-of-topic-group": (
+        ": ask for /v1/topics/{topic_group}/files, and take the rows WHERE " + TOPIC_FIELD.name + " = '{topic}'"
+    ),
+    "send-token": ": send it in the header 'Authorization: Bearer TOKEN'",
+    "upload": (
+        ": publish in several requests, or upload a large value first (POST /v1/topics/{topic}/uploads) and publish a "
+        "reference to it"
+    ),
+}
+"""What follows what the error says."""
+
+
+def detail_of(error: Exception) -> str:
+    """What the error says, and what to do about it, in the words of HTTP."""
+    remedy = _remedy_of(error)
+    return str(error) if remedy is None else str(error) + WORDS[remedy.kind].format(**remedy.names())
+
+
+def member_of(error: Exception) -> dict[str, Any]:
+    """The member of a problem by which another front says it in its own words; empty if there is no remedy."""
+    remedy = _remedy_of(error)
+    return {} if remedy is None else {"remedy": {"kind": remedy.kind, "fault": str(error), **remedy.names()}}
+
+
+def _remedy_of(error: Exception) -> Remedy | None:
+    found: Remedy | None = getattr(error, "remedy", None)
+    return found
