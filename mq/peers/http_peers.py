@@ -76,7 +76,7 @@ class HttpPeers:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             # Where a name has several addresses, all of them have refused.
             refused = isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED
-            raise (PeerRefused if refused else PeerUnreachable)(f"{url}: {error}") from error
+            raise (PeerRefused if refused else PeerUnreachable)(f"{url}: {_cause(error)}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if (why := _why_not_taken(error)) is not None:
                 _log.warning("broker_does_not_trust", url=str(URL(url).origin()), error=why)
@@ -97,6 +97,13 @@ class HttpPeers:
             )
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False)
         return self._session
+
+
+def _cause(error: aiohttp.ClientError | TimeoutError) -> str:
+    """What the network, or TLS, said. The text of the error itself shows the context of TLS as an object of Python."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or str(error.os_error) or type(error.os_error).__name__
+    return str(error)
 
 
 def _why_not_taken(error: BaseException) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mq.base.errors import PeerRefused, PeerSilent, PeerUnreachable
 from mq.peers import http_peers
 from mq.peers.http_peers import HttpPeers
+from mq.tls.newest_context import NewestContext
 
 SECONDS = 20.0
 
@@ -40,6 +42,17 @@ async def error_of(peers: HttpPeers, url: str, seconds: float = SECONDS) -> Exce
 async def test_nobody_listens(peers: HttpPeers, host: str) -> None:
     with bound_port() as port:
         assert type(await error_of(peers, f"http://{host}:{port}")) is PeerRefused
+
+
+async def test_an_error_is_told_in_words_whatever_the_tls() -> None:
+    """The log had `<mq.tls.newest_context.NewestContext object at 0x7f…>` in each line."""
+    context = NewestContext.of(ssl.create_default_context(), server_side=False)
+    peers = HttpPeers(tls_of=lambda base_url: context)
+    with bound_port() as port:
+        told = str(await error_of(peers, f"https://127.0.0.1:{port}"))
+    await peers.close()
+    assert told.startswith(f"https://127.0.0.1:{port}: ") and "Connect call failed" in told
+    assert "object at" not in told and "ssl:" not in told
 
 
 async def test_a_name_that_nobody_knows(peers: HttpPeers) -> None:
