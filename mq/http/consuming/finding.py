@@ -45,10 +45,14 @@ async def found_group(groups: SegmentGroups, request: GroupRequest) -> Group | N
 
 
 async def made_group(broker: Broker, groups: SegmentGroups, request: GroupRequest, mode: Mode) -> Group:
-    """The group, which is made in that mode, with its defaults, if it is not there."""
+    """The group, which is made in that mode, with its defaults, if it is not there.
+
+    Raises `InvalidConfig` for a group that a `PUT` without settings would not make either.
+    """
     if (group := await found_group(groups, request)) is not None:
         return group
     settings = parse_settings({"mode": mode}, await defaults_of(broker, request.topic))
+    await check_dead_letter(broker, request.topic, settings)
     group, _ = await groups.create(
         request.topic,
         request.group,

@@ -265,6 +265,28 @@ async def test_a_topic_of_other_types_takes_no_dead_letters(memory_broker: HttpB
     (await client.put(G, json={"lease_seconds": 20})).raise_for_status()
 
 
+@pytest.mark.parametrize(
+    ("path", "letters"),
+    [("topics", {"value_type": "json"}), ("topic-groups", {"topics": ["other"]})],
+    ids=["other types", "a topic group"],
+)
+async def test_a_claim_makes_no_group_that_a_put_would_refuse(
+    memory_broker: HttpBroker, path: str, letters: dict[str, Any]
+) -> None:
+    """It made one whose dead letters could go nowhere."""
+    client = memory_broker.client
+    await client.put(T)
+    (await client.put(f"/v1/{path}/t.dead", json=letters)).raise_for_status()
+    await publish(memory_broker, "a")
+    refused = check_problem(await client.put(G), 422, "invalid-config")
+    claimed = check_problem(await client.post(f"{G}/claims", json={}), 422, "invalid-config")
+    assert (claimed["title"], claimed["detail"]) == (refused["title"], refused["detail"])
+    check_problem(await client.get(G), 404, "group-not-found")
+    # One that is there by now is claimed from whatever becomes of that topic.
+    (await client.put(G, json={"dead_letter": None})).raise_for_status()
+    assert len((await claim(memory_broker))["messages"]) == 1
+
+
 async def test_dead_letters_wait_for_a_topic_that_takes_them(
     memory_broker: HttpBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
