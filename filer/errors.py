@@ -32,9 +32,14 @@ RemedyKind = Literal[
     "configure-topic",
     "configure-topic-group",
     "create-group",
+    "create-splittable-to-split",
+    "create-splittable-with-segments",
     "create-topic",
     "create-topic-group",
+    "create-with-topics",
     "delete-topic-group",
+    "discard",
+    "publish-and-discard",
     "force-consumers",
     "force-members",
     "get-upload-id",
@@ -58,10 +63,11 @@ class Remedy:
     topic: str | None = None
     topic_group: str | None = None
     group: str | None = None
+    message: str | None = None
 
     def names(self) -> dict[str, str]:
         """The names that it has."""
-        named = {"topic": self.topic, "topic_group": self.topic_group, "group": self.group}
+        named = {"topic": self.topic, "topic_group": self.topic_group, "group": self.group, "message": self.message}
         return {what: name for what, name in named.items() if name is not None}
 
 

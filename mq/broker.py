@@ -79,7 +79,6 @@ from mq.peers.transport import PeerTransport
 from mq.replication.replica_buffers import ReplicaBuffers
 from mq.security.access import access_of
 from mq.security.grants import Pattern
-from mq.security.tickets import Tickets
 from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.segment_observer import SegmentObserver
 from mq.topic.stored_bytes import stored_bytes
@@ -169,7 +168,6 @@ class Broker:
         self._refusing = RefusingBrokers(settings.refused_timeout)
         self.metrics = Metrics(settings.metrics_topics)
         self.access = access_of(settings, clock, store, self.metrics.cluster.policy_failures.inc)
-        self.tickets = Tickets(clock)
         in_force = self.access.policy
         self.quotas = Quotas(
             lambda: None if in_force is None else in_force.policy, clock.monotonic_seconds, self._stored_bytes

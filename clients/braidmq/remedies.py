@@ -13,12 +13,23 @@ COMMANDS: Mapping[RemedyKind, str] = {
     "create-group": ": create it with mq group create {topic} {group}",
     "create-topic": ": create it with mq topic create {topic}",
     "create-topic-group": ": create it with mq topic-group create {topic_group}",
+    "create-splittable-to-split": (
+        ": only a group that is created with --splittable, whose order is by key, can be split"
+    ),
+    "create-splittable-with-segments": (
+        "; with --splittable at its creation its order is by key, and it may have several"
+    ),
+    "create-with-topics": ": a topic group is created with its topics: mq topic-group create NAME TOPIC …",
     "delete-topic-group": ": mq topic-group delete {topic_group} deletes the group with all its topics",
+    "discard": "; discard it with mq group redrive --id {message} --discard",
     "force-consumers": "; or pass --force, and what they have is handed out again",
     "force-members": "; or pass --force, and they go on from there",
     "get-upload-id": ": publish the file with mq publish {topic} --upload",
     "give-upload-id": ", the id of an upload to the topic",
     "join": "",
+    "publish-and-discard": (
+        "; publish it to that topic yourself, and discard it with mq group redrive --id {message} --discard"
+    ),
     "publish-to-member": ": publish to one of its topics, which mq topic-group describe {topic_group} names",
     "read-files-of-topic-group": ": see mq files ls {topic_group}, and take the rows WHERE _topic = '{topic}'",
     "send-token": ": name its file by mq --token-file or BRAIDMQ_TOKEN_FILE, or put it into BRAIDMQ_TOKEN",

@@ -264,8 +264,8 @@ def _check_splittable(state: TopicState) -> None:
     if state.group is not None and not state.group.splittable:
         raise Conflict(
             "not-splittable",
-            f"topic group {state.topic!r} keeps one order across all its topics, so it has one segment: only a group "
-            'that is created with "splittable": true, whose order is by key, can be split',
+            f"topic group {state.topic!r} keeps one order across all its topics, so it has one segment",
+            Remedy("create-splittable-to-split"),
         )
 
 

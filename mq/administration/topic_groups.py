@@ -112,9 +112,7 @@ class TopicGroups:
         settings: Mapping[str, Any],
     ) -> Put:
         if not topics:
-            raise InvalidConfig(
-                f'{TOPICS} is missing: a topic group is created with its topics, as {{"topics": ["a", "b"]}}'
-            )
+            raise InvalidConfig(f"{TOPICS} is missing", Remedy("create-with-topics"))
         splittable = bool(splittable)
         config = _config(settings, None, splittable=splittable)
         if not splittable and segments not in (None, 1):
@@ -197,8 +195,8 @@ def _config(settings: Mapping[str, Any], base: TopicConfig | None, *, splittable
 
 def _one_segment(setting: str, wanted: Any) -> InvalidConfig:
     return InvalidConfig(
-        f"{setting} is {wanted!r:.80}: a topic group keeps one order across all its topics, so it has one segment; "
-        'with "splittable": true at its creation its order is by key, and it may have several'
+        f"{setting} is {wanted!r:.80}: a topic group keeps one order across all its topics, so it has one segment",
+        Remedy("create-splittable-with-segments"),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from filer.errors import InvalidInput, ObjectNotFound
+from filer.errors import InvalidInput, ObjectNotFound, Remedy
 from filer.event_log import EventLog
 from filer.format.requests import RequestId
 from filer.format.schema import TOPIC_FIELD
@@ -116,16 +116,18 @@ class Redriver:
         self, view: TopicView, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int
     ) -> None:
         """Raise `InvalidReference` for a letter whose payload is gone, `Conflict` for one that has nowhere to go."""
-        discard = f'discard it with {{"ids": ["{segment}-{offset}"], "discard": true}}'
+        letter = f"{segment}-{offset}"
         try:
             await self._payload(view, headers)
         except InvalidReference as error:
-            raise InvalidReference(f"dead letter {segment}-{offset} cannot be redriven: {error}; {discard}") from error
+            why = f"dead letter {letter} cannot be redriven: {error}"
+            raise InvalidReference(why, Remedy("discard", message=letter)) from error
         if view.is_whole_group and not await self._has_member(view, member_of(headers)):
             raise Conflict(
                 "topic-group",
-                f"dead letter {segment}-{offset} cannot be redriven: it does not say to which topic of topic group "
-                f"{view.topic!r} it belongs; publish it to that topic yourself, and {discard}",
+                f"dead letter {letter} cannot be redriven: it does not say to which topic of topic group "
+                f"{view.topic!r} it belongs",
+                Remedy("publish-and-discard", message=letter),
             )
 
     async def _has_member(self, view: TopicView, name: str | None) -> bool:

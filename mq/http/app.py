@@ -54,6 +54,7 @@ from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
 from mq.http.sockets.endpoint import socket_router
+from mq.http.tickets import Tickets
 from mq.peers.calls import CALLS, PREFIX
 
 # Where in a path like /v1/topics/birds/messages the word comes that says what is asked for.
@@ -100,24 +101,27 @@ def _guard(broker: Broker) -> Guard:
 def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
     settings = broker.settings
     fast_api = create_app(broker)
-    add_routes(fast_api, [socket_router(broker, guard, publisher)])
+    tickets = Tickets(broker.clock)
+    add_routes(fast_api, [socket_router(broker, guard, publisher), tickets_router(broker, tickets)])
     paths = [*fast_api.openapi()["paths"], *_UNDESCRIBED] if settings.access_log == "on" else []
-    return _around(Dispatcher(broker, guard, publisher, fast_api), broker, guard, paths, has_pages=True)
+    return _around(Dispatcher(broker, guard, publisher, fast_api), broker, guard, paths, tickets)
 
 
-def _around(app: ASGIApp, broker: Broker, guard: Guard, paths: Iterable[str], *, has_pages: bool = False) -> ASGIApp:
+def _around(
+    app: ASGIApp, broker: Broker, guard: Guard, paths: Iterable[str], tickets: Tickets | None = None
+) -> ASGIApp:
     """The app within what records, traces and logs requests. `paths` are those that the log may name, besides brokers'.
 
-    With `has_pages`, web pages may be its clients.
+    With `tickets`, web pages may be its clients.
     """
     settings = broker.settings
     if broker.audit is not None:
         app = Audited(app, broker.audit, guard)
-    if has_pages and broker.access.credentials is not None:
-        app = Redeemed(app, broker.tickets)
+    if tickets is not None and broker.access.credentials is not None:
+        app = Redeemed(app, tickets)
     if broker.tracer.is_on:
         app = Traces(app, broker.tracer)
-    if has_pages and settings.cors_origins:
+    if tickets is not None and settings.cors_origins:
         app = _with_cors(app, settings)
     if settings.access_log == "on":
         words = words_of([*paths, PREFIX, *(call.name for call in CALLS)])
@@ -164,7 +168,6 @@ def create_app(broker: Broker) -> FastAPI:
         subscribe_router,
         files_router,
         uploads_router,
-        tickets_router,
         loads_router,
         groups_router,
         members_router,

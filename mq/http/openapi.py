@@ -35,6 +35,7 @@ _PROBLEM = {
                             "topic": {"type": "string"},
                             "topic_group": {"type": "string"},
                             "group": {"type": "string"},
+                            "message": {"type": "string"},
                         },
                     },
                 },

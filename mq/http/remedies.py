@@ -14,12 +14,23 @@ WORDS: Mapping[RemedyKind, str] = {
     "create-group": ": create it with PUT /v1/topics/{topic}/groups/{group}, or claim from it, or join it",
     "create-topic": ": create it with PUT /v1/topics/{topic}",
     "create-topic-group": ": create it with PUT /v1/topic-groups/{topic_group}",
+    "create-splittable-to-split": (
+        ': only a group that is created with "splittable": true, whose order is by key, can be split'
+    ),
+    "create-splittable-with-segments": (
+        '; with "splittable": true at its creation its order is by key, and it may have several'
+    ),
+    "create-with-topics": ': a topic group is created with its topics, as {{"topics": ["a", "b"]}}',
     "delete-topic-group": ": DELETE /v1/topic-groups/{topic_group} deletes the group with all its topics",
+    "discard": '; discard it with {{"ids": ["{message}"], "discard": true}}',
     "force-consumers": '; or pass "force": true, and what they have is handed out again',
     "force-members": '; or pass "force": true, and they go on from there',
     "get-upload-id": ": get an id from POST /v1/topics/{topic}/uploads",
     "give-upload-id": ", the id that POST …/uploads returned",
     "join": ". Join it with POST /v1/topics/{topic}/groups/{group}/members",
+    "publish-and-discard": (
+        '; publish it to that topic yourself, and discard it with {{"ids": ["{message}"], "discard": true}}'
+    ),
     "publish-to-member": ": publish to one of its topics, which GET /v1/topic-groups/{topic_group} names",
     "read-files-of-topic-group": (
         ": ask for /v1/topics/{topic_group}/files, and take the rows WHERE " + TOPIC_FIELD.name + " = '{topic}'"

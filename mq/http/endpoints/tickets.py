@@ -9,11 +9,11 @@ from mq.broker import Broker
 from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.tickets import TICKET_SECONDS, Tickets
 from mq.security.authorization import authorization_of
-from mq.security.tickets import TICKET_SECONDS
 
 
-def tickets_router(broker: Broker) -> APIRouter:
+def tickets_router(broker: Broker, tickets: Tickets) -> APIRouter:
     """The endpoints that give tickets. Who may open the stream or the socket may ask for one."""
     router = new_router("tickets")
 
@@ -22,7 +22,7 @@ def tickets_router(broker: Broker) -> APIRouter:
         if broker.access.credentials is None or authorization is None:
             raise InvalidInput("a ticket stands for a token, and this request has none: open the stream without one")
         path = request.scope["path"].removesuffix("/tickets")
-        ticket = broker.tickets.issue(path, principal_of(request).name, authorization)
+        ticket = tickets.issue(path, principal_of(request).name, authorization)
         until_us = broker.clock.now_us() + int(TICKET_SECONDS * 1_000_000)
         response = json_response({"ticket": ticket, "expires_at": rfc3339(until_us)}, status=201)
         response.headers["cache-control"] = "no-store"

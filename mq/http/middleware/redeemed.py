@@ -9,8 +9,8 @@ from filer.errors import BraidError
 from mq.base.errors import Unauthenticated
 from mq.http.metered import goes_on
 from mq.http.reply import serve
+from mq.http.tickets import Tickets
 from mq.security.authorization import AUTHORIZATION
-from mq.security.tickets import Tickets
 
 _TICKET = "ticket"
 

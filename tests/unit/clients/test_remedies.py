@@ -20,9 +20,8 @@ from mq.http.remedies import WORDS
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("filer", "groups", "leader", "mq", "clients/braidmq", "pipeline")
-FRONTS = ("mq/http/", "mq/process/connections/", "mq/cli/", "mq/security/tickets.py")
-"""Tickets are of pages in browsers."""
-SPEAKS_HTTP = re.compile(r"\b(GET|PUT|POST|DELETE|HEAD|PATCH)\b|/v1\b|\bHTTP \d")
+FRONTS = ("mq/http/", "mq/process/connections/", "mq/cli/")
+SPEAKS_HTTP = re.compile(r'\b(GET|PUT|POST|DELETE|HEAD|PATCH)\b|/v1\b|\bHTTP \d|"\w+": (true|false)')
 
 
 def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -47,7 +46,7 @@ def test_only_fronts_speak_http() -> None:
 
 @pytest.mark.parametrize("kind", get_args(RemedyKind))
 def test_each_remedy_is_said_by_both_with_the_same_names(kind: RemedyKind) -> None:
-    names = {"topic": "a", "topic_group": "b", "group": "c"}
+    names = {"topic": "a", "topic_group": "b", "group": "c", "message": "0-1"}
     assert WORDS[kind].format(**names) != COMMANDS[kind].format(**names)
     assert not SPEAKS_HTTP.search(COMMANDS[kind].format(**names))
     assert set(re.findall(r"{\w+}", COMMANDS[kind])) <= set(re.findall(r"{\w+}", WORDS[kind]))

@@ -9,7 +9,7 @@ import pytest
 from filer.clock import ManualClock, SystemClock
 from filer.stores.memory_store import MemoryStore
 from mq.base.errors import Unauthenticated
-from mq.security.tickets import MOST_OF_PRINCIPAL, MOST_TICKETS, TICKET_SECONDS, Tickets
+from mq.http.tickets import MOST_OF_PRINCIPAL, MOST_TICKETS, TICKET_SECONDS, Tickets
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 from tests.support.broker.raw_socket import upgrade
