@@ -14,6 +14,12 @@ from pipeline.errors import JobFailed
 TIMEOUT_SECONDS = 30.0
 
 
+def check_topic(url: str, topic: str, timeout_seconds: float | None = None) -> None:
+    """Raise a `BraidError` unless a broker answers that the topic is there."""
+    with Client(url, **patience(timeout_seconds)) as client:
+        client.topic(topic)
+
+
 def announce_rollups(url: str, topic: str, timeout_seconds: float | None = None) -> list[str]:
     """Ask every broker to look for roll-ups that others wrote; returns a line for each broker that could not be asked.
 

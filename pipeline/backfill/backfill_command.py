@@ -8,6 +8,7 @@ from filer.clock import SystemClock
 from pipeline.backfill.backfill import backfill, preview
 from pipeline.backfill.backfill_options import source_of
 from pipeline.backfill.choices import Columns
+from pipeline.brokers import check_topic
 from pipeline.output import counted, print_json, print_lines, say
 from pipeline.workers import Workers
 
@@ -23,6 +24,8 @@ def run_backfill(workers: Workers, options: argparse.Namespace) -> None:
         options.non_finite,
     )
     source = source_of(options)
+    # Before Spark starts, which takes many seconds: a name that is mistyped, or a broker that is away, is told at once.
+    check_topic(options.url, options.topic, options.timeout)
     if options.dry_run:
         found = preview(workers.spark(), options.url, options.topic, source, columns, timeout_seconds=options.timeout)
         warning = found.times.unlikely(SystemClock().now_us())

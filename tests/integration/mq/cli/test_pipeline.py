@@ -30,10 +30,30 @@ def ended(*arguments: str, folder: Path | None = None, **env: str) -> tuple[int,
 
 
 @pytest.fixture
-def backfill(tmp_path: Path) -> tuple[str, ...]:
-    """A job that needs Spark whatever there is to do. Others ask their broker first."""
+def backfill(mq: Mq, broker: BrokerProcess, topic: str, tmp_path: Path) -> tuple[str, ...]:
+    """A job that needs Spark whatever there is to do."""
+    mq("topic", "create", topic)
     pq.write_table(pa.table({"n": ["1"]}), tmp_path / "n.parquet")
-    return ("backfill", str(tmp_path / "n.parquet"), "t", "--value", "n")
+    return ("backfill", str(tmp_path / "n.parquet"), topic, "--value", "n", "--url", broker.url)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        ("backfill", "n.parquet", "NOSUCH", "--value", "n"),
+        ("backfill", "n.parquet", "NOSUCH", "--value", "n", "--dry-run"),
+        ("compact", "NOSUCH"),
+        ("compact", "NOSUCH", "--dry-run"),
+        ("export", "NOSUCH", "--to", "table"),
+        ("skew", "NOSUCH"),
+    ],
+    ids=" ".join,
+)
+def test_a_topic_that_is_not_there_is_told_before_spark_starts(
+    job: tuple[str, ...], broker: BrokerProcess, tmp_path: Path
+) -> None:
+    code, said = ended(*job, "--url", broker.url, folder=tmp_path, PATH="/nowhere")
+    assert code == 1 and said.startswith("mq: ") and "'NOSUCH'" in said and "Spark" not in said
 
 
 def test_without_java_it_is_one_line(backfill: tuple[str, ...]) -> None:
