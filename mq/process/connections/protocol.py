@@ -41,6 +41,7 @@ from mq.process.connections.request_head import (
     has_body,
     head_without_upgrade,
     plain_body_bytes,
+    take_authority,
 )
 from mq.process.connections.socket_reader import SocketReader
 from mq.process.connections.watch import ConnectionWatch
@@ -507,6 +508,8 @@ class LimitedProtocol(KnownCallerProtocol):
             self._refuse(TOO_FAR_AHEAD)
         if (faulty := faulty_frame(self.parser, self.headers)) is not None:
             self._refuse(faulty)
+        if not self.url.startswith(b"/"):
+            take_authority(self.url, self.headers)
         if self.parser.should_upgrade():
             self._asks_for_socket = self._is_handshake()
             self._upgrades_in_vain = not self._asks_for_socket

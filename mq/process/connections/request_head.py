@@ -4,6 +4,7 @@ Whoever stands between a client and a broker reads it too. What two readers may 
 of them would take a part of a body for the next request.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,6 +15,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Names, in lower case, and values."""
 _VERSIONS = ("1.1", "1.0")
 _MOST_DIGITS = 18
+_END_OF_AUTHORITY = re.compile(rb"[/?#]")
 
 
 class Parsed(Protocol):
@@ -45,6 +47,17 @@ def faulty_frame(parsed: Parsed, headers: Headers) -> Refusal | None:
         elif name == b"transfer-encoding" and (value.strip().lower() != b"chunked" or version == "1.0"):
             return TRANSFER_ENCODING
     return None if hosts == 1 or (not hosts and version == "1.0") else HOST
+
+
+def take_authority(target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    """Put what a target in absolute form addresses (`http://localhost:8080/livez`) in the place of `Host`.
+
+    A server must ignore the header then (RFC 9112 §3.2.2). So whoever judges the host judges that of the target.
+    """
+    _, is_absolute, rest = target.partition(b"://")
+    if is_absolute and not target.startswith(b"/"):
+        headers[:] = [each for each in headers if each[0] != b"host"]
+        headers.append((b"host", _END_OF_AUTHORITY.split(rest, 1)[0]))
 
 
 def has_body(headers: Headers) -> bool:

@@ -3,6 +3,7 @@
 import os
 
 import httpx
+import orjson
 import pytest
 
 from filer.clock import SystemClock
@@ -61,6 +62,43 @@ async def test_neither_a_page_of_another_site_nor_a_proxy_reads_anything(
     check_problem(await memory_broker.client.get(path, headers=headers), 403, "forbidden", why)
     answer = await memory_broker.client.post("/v1/topics/t/messages", headers=headers, content=b"x")
     check_problem(answer, 403, "forbidden", why)
+
+
+REQUEST = "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://evil.example{path}",
+        "http://evil.example:8080{path}",
+        "HTTP://evil.example{path}",
+        "https://evil.example{path}",
+        "http://localhost@evil.example{path}",
+        "http://evil.example{path}?of=http://localhost/",
+    ],
+)
+@pytest.mark.parametrize("more", ["", "Upgrade: h2c\r\nConnection: Upgrade\r\n"], ids=["plain", "upgrade"])
+@pytest.mark.parametrize("path", ["/v1/topics", "/v1/topics/t/messages"])
+async def test_the_host_of_a_whole_address_counts_and_not_the_header(
+    memory_broker: HttpBroker, target: str, more: str, path: str
+) -> None:
+    """RFC 9112 §3.2.2: a page behind another name had only to send its request as a client sends it to a proxy."""
+    (await memory_broker.client.put("/v1/topics/t")).raise_for_status()
+    given = REQUEST.format(target=target.format(path=path), host="localhost", more=more)
+    head, _, body = (await memory_broker.raw(given.encode())).partition(b"\r\n\r\n")
+    refused = orjson.loads(body)
+    assert head.startswith(b"HTTP/1.1 403 ") and refused["type"] == "urn:braidmq:forbidden"
+    assert "evil.example" in refused["detail"] and "not one of its names" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    "target", ["http://localhost/v1/topics", "http://127.0.0.1:1/v1/topics", "/v1/topics?after=b://c"]
+)
+async def test_a_whole_address_of_this_machine_is_served(memory_broker: HttpBroker, target: str) -> None:
+    host = "evil.example" if "://l" in target or "://1" in target else "localhost"
+    given = REQUEST.format(target=target, host=host, more="")
+    assert (await memory_broker.raw(given.encode())).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_a_broker_for_everybody_takes_what_proxies_pass_on() -> None:
