@@ -77,6 +77,12 @@ async def test_a_ticket_is_good_at_its_own_path_alone(broker: HttpBroker, maker:
     check_problem(both, 401, "unauthenticated", "not both")
 
 
+async def test_a_request_that_is_refused_has_used_up_its_ticket(broker: HttpBroker, maker: TokenMaker) -> None:
+    given = await ticket(broker, maker.token("topic:*:*"))
+    check_problem(await broker.client.get(f"{STREAM}?from=yesterday&ticket={given}"), 422, "invalid-request")
+    check_problem(await broker.client.get(f"{STREAM}?ticket={given}"), 401, "unauthenticated")
+
+
 async def test_a_ticket_does_not_outlive_what_its_token_may_do(broker: HttpBroker, maker: TokenMaker) -> None:
     now = maker.now_seconds
     short = maker.token("topic:t:read", exp=now + 600)
