@@ -72,6 +72,15 @@ def test_what_a_request_says_is_told_by_its_words_alone(group: str, status: int)
         assert hidden.problem({"status": status, "detail": detail}) == {"status": status, "detail": told}
 
 
+def test_a_remedy_is_about_what_one_may_observe() -> None:
+    hiding = hidden_names(groups={"orders-m": "hush"})
+    seen = {"kind": "create-group", "fault": "topic 'orders-m' has no group 'g'", "topic": "orders-m", "group": "g"}
+    assert hiding.problem({"status": 404, "remedy": seen})["remedy"] == seen
+    remedy = {"kind": "configure-topic-group", "fault": "it is in topic group 'hush'", "topic_group": "hush"}
+    hidden = remedy | {"fault": "it is in topic group '(hidden)'", "topic_group": "(hidden)"}
+    assert hiding.problem({"status": 409, "remedy": remedy})["remedy"] == hidden
+
+
 def test_a_refusal_names_what_the_request_has_named() -> None:
     refusal = {"type": "urn:braidmq:forbidden", "status": 403, "detail": "'ann' may not publish topic 'bills'"}
     assert hidden_names(groups={"orders-m": "bills"}).problem(refusal) == refusal
