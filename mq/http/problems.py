@@ -11,7 +11,7 @@ from filer import request_ids
 from filer.errors import BraidError
 from filer.topic.positions import PositionExpired
 from mq.base import errors
-from mq.http.remedies import detail_of, member_of
+from mq.http.remedies import detail_of, extension_of
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -146,7 +146,7 @@ def _extras(error: Exception) -> dict[str, Any]:
         return {"positions": [_position(p) for p in error.positions]}
     if isinstance(error, errors.BodyTooLarge):
         path = {} if error.topic is None else {"upload": f"/v1/topics/{error.topic}/uploads"}
-        return {"limit_bytes": error.limit_bytes, **path, **member_of(error)}
+        return {"limit_bytes": error.limit_bytes, **path, **extension_of(error)}
     if isinstance(error, filer_errors.UnreadableObject):
         told = {
             "key": error.key,
@@ -163,7 +163,7 @@ def _extras(error: Exception) -> dict[str, Any]:
         return {"earliest": error.earliest}
     if isinstance(error, errors.SegmentNotOpen):
         return {"successors": list(error.successors)}
-    return member_of(error)
+    return extension_of(error)
 
 
 def _position(position: Any) -> dict[str, int]:

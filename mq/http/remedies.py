@@ -50,7 +50,7 @@ def detail_of(error: Exception) -> str:
     return str(error) if remedy is None else str(error) + WORDS[remedy.kind].format(**remedy.names())
 
 
-def member_of(error: Exception) -> dict[str, Any]:
+def extension_of(error: Exception) -> dict[str, Any]:
     """The member of a problem by which another front says it in its own words; empty if there is no remedy."""
     remedy = _remedy_of(error)
     return {} if remedy is None else {"remedy": {"kind": remedy.kind, "fault": str(error), **remedy.names()}}

@@ -19,7 +19,11 @@ def rename_row(failure: BraidMQError, names: re.Pattern[str], name: Callable[[in
     named = name(before + int(found[found.lastindex or 1]))
     detail = named + problem.detail[found.end() :]
     failure.args = (str(failure.args[0]).replace(problem.detail, detail, 1), *failure.args[1:])
-    failure.problem = replace(problem, detail=detail)
+    extras = problem.extras
+    if isinstance(remedy := extras.get("remedy"), dict):
+        # What is wrong begins as the detail does.
+        extras = extras | {"remedy": remedy | {"fault": named + str(remedy.get("fault", ""))[found.end() :]}}
+    failure.problem = replace(problem, detail=detail, extras=extras)
 
 
 def row_of_table(row: int) -> str:

@@ -10,9 +10,10 @@ import orjson
 import pytest
 
 from braidmq.errors import OutcomeUnknown, Problem, error_of
+from braidmq.publish.row_names import OF_REQUEST, rename_row, row_of_table
 from braidmq.remedies import COMMANDS, in_commands
 from braidmq.transport.problems import told_problem
-from filer.errors import BraidError, Remedy, RemedyKind
+from filer.errors import BraidError, InvalidInput, Remedy, RemedyKind
 from mq.base.errors import BodyTooLarge, TopicExists, TopicNotFound
 from mq.cli.failures import CommandFailed
 from mq.http.problems import _KINDS, problem_of
@@ -79,6 +80,14 @@ def test_what_to_do_is_told_in_commands(error: BraidError, words: str) -> None:
     failed = CommandFailed(f"{unknown}; 3 are stored")
     failed.__cause__ = unknown
     assert in_commands(failed) == f"the last failure: {words}; 3 are stored"
+
+
+def test_a_row_has_the_number_that_the_caller_counts() -> None:
+    told = "row 1 of the request: 'x' was not issued for topic 'birds'"
+    refused = told_problem(orjson.loads(problem_of(InvalidInput(told, Remedy("get-upload-id", topic="birds"))).body()))
+    rename_row(refused, OF_REQUEST, row_of_table, before=4)
+    assert str(refused).startswith("row 5 of the table: 'x' was not issued for topic 'birds': get an id from POST /v1/")
+    assert in_commands(refused).startswith("row 5 of the table: 'x' was not issued for topic 'birds': publish the file")
 
 
 @pytest.mark.parametrize("remedy", [None, "no object", {"kind": "of tomorrow", "fault": "x"}, {"kind": "create-topic"}])
