@@ -17,6 +17,7 @@ from filer.errors import OutcomeUnknown
 from filer.topic.catalogue import TRIES, Catalogue
 from filer.topic.topic_state import Membership, TopicState
 from leader.transitions import joined, new_member
+from mq.base.end_tasks import raise_first
 from mq.base.errors import Conflict
 from mq.topic.topic_registry import TopicRegistry
 from mq.transitions.state_broadcast import StateBroadcast
@@ -112,6 +113,4 @@ async def _each(names: Sequence[str], work: Callable[[str], Awaitable[None]]) ->
         async with gate:
             await work(name)
 
-    for outcome in await asyncio.gather(*map(one, names), return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+    raise_first(await asyncio.gather(*map(one, names), return_exceptions=True))

@@ -1,7 +1,7 @@
 """Ends the tasks of a request and leaves nothing of them behind."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 
@@ -19,3 +19,18 @@ async def end_tasks(tasks: Collection[asyncio.Future[Any]]) -> None:
     for each in tasks:
         if not each.cancelled():
             each.exception()  # it is retrieved now
+
+
+def raise_first(outcomes: Iterable[object], *, but: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
+    """Raise the first error among what `asyncio.gather` returned, but for those. Give it the list unnamed.
+
+    A name for the error, or for a list with it, would hold the frames through which it goes, as in `end_tasks`.
+    """
+    errors = (each for each in outcomes if isinstance(each, BaseException) and not isinstance(each, but))
+    error = next(errors, None)
+    del outcomes, errors
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error

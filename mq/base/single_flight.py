@@ -43,6 +43,7 @@ class SingleFlight:
     async def _run(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await asyncio.wait([before])
+        del before
         left_seconds = self._ended_seconds + self._rest_seconds - self._clock.monotonic_seconds()
         if left_seconds > 0:
             await self._clock.sleep(left_seconds)
@@ -51,6 +52,8 @@ class SingleFlight:
             await self._work()
         finally:
             self._ended_seconds = self._clock.monotonic_seconds()
+            # One that has failed would hold what its callers hold until the next one, see `end_tasks`.
+            self._under_way = None
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:

@@ -11,6 +11,7 @@ from filer.topic.topic_state import TopicState
 from groups.queue.progress import QueueProgress
 from groups.records import Dying
 from mq.administration.topic_administration import TopicAdministration
+from mq.base.end_tasks import raise_first
 from mq.base.errors import NotFound
 from mq.groups.dead_letter_rows import DELIVERIES, GROUP, GROUP_ID, ORIGIN, REASON, TOPIC, dead_letter
 from mq.groups.group_source import GroupSource
@@ -77,16 +78,11 @@ class DeadLetters:
             first = run.end - run.table.num_rows
             count = min(run.table.num_rows, dying.stop - first)
             for start in range(0, count, AT_ONCE):
-                outcomes = await asyncio.gather(
-                    *(
-                        self._publish(letters, run.table.slice(row, 1), (topic, group), progress, dying, first + row)
-                        for row in range(start, min(start + AT_ONCE, count))
-                    ),
-                    return_exceptions=True,
+                publishing = (
+                    self._publish(letters, run.table.slice(row, 1), (topic, group), progress, dying, first + row)
+                    for row in range(start, min(start + AT_ONCE, count))
                 )
-                for outcome in outcomes:
-                    if isinstance(outcome, BaseException):
-                        raise outcome
+                raise_first(await asyncio.gather(*publishing, return_exceptions=True))
             offset = run.end
         _log.warning(
             "dead_letters_stored",

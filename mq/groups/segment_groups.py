@@ -16,6 +16,7 @@ from groups.incarnations import incarnation_id, origin_of
 from groups.queue.progress import QueueProgress
 from groups.records import CHECKPOINT_KEY, Checkpoint, Created, Record, Snapshot, key_of, topic_and_group
 from groups.settings import GroupSettings
+from mq.base.end_tasks import raise_first
 from mq.base.errors import Conflict, NotFound
 from mq.groups import group_log
 from mq.groups.change_gate import ChangeGate
@@ -407,13 +408,15 @@ class SegmentGroups:
         finally:
             for task in running:
                 task.cancel()
+            running.clear()
 
 
 async def _all_done(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Wait for all, also those of groups that are deleted meanwhile. Raises the first error of another kind."""
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(outcome, BaseException) and not isinstance(outcome, NotFound):
-            raise outcome
+    try:
+        raise_first(await asyncio.gather(*tasks, return_exceptions=True), but=NotFound)
+    finally:
+        del tasks
 
 
 def _has_failed(task: "asyncio.Task[None]") -> bool:

@@ -324,7 +324,10 @@ class TopicPublisher:
                 outcomes = await asyncio.gather(*futures, return_exceptions=True)
             finally:
                 group.waiters.difference_update(futures)
-            moved = _moved_shares(shares, outcomes, done)
+            try:
+                moved = _moved_shares(shares, outcomes, done)
+            finally:
+                del futures, outcomes  # see `end_tasks`
             if not moved:
                 # Shares that were cut again after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
@@ -498,21 +501,19 @@ def _moved_shares(
     `SegmentMoved` says that another file stands at the offset this share was given, so it is not in the log and never
     will be: sending it again cannot store it twice.
     """
-    moved: list[_Share] = []
-    failure: BaseException | None = None
-    for share, outcome in zip(shares, outcomes, strict=True):
-        if isinstance(outcome, list):
-            done += outcome
-        elif isinstance(outcome, SegmentMoved):
-            moved.append(share)
-        else:
-            failure = outcome
-    if failure is not None:
-        _give_up(done, failure)
+    done += [position for outcome in outcomes if isinstance(outcome, list) for position in outcome]
+    moved = [share for share, outcome in zip(shares, outcomes, strict=True) if isinstance(outcome, SegmentMoved)]
+    failures = [each for each in outcomes if not isinstance(each, list | SegmentMoved)]
+    del outcomes  # see `end_tasks`
+    if failures:
+        _give_up(done, failures.pop())
     return moved
 
 
 def _give_up(done: Sequence[Position], error: BaseException) -> NoReturn:
-    if done:
-        raise PublishIncomplete(str(error), sorted(set(done))) from error
-    raise error
+    try:
+        if done:
+            raise PublishIncomplete(str(error), sorted(set(done))) from error
+        raise error
+    finally:
+        del error  # see `end_tasks`

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from filer.clock import Clock, comes_within
+from mq.base.end_tasks import end_tasks
 
 T = TypeVar("T")
 
@@ -23,18 +24,24 @@ async def hedged_call(
     try:
         while waiting or running:
             if waiting:
-                task = asyncio.create_task(waiting.pop(0)())
-                task.add_done_callback(lambda _: ended.set())
-                running.add(task)
+                running.add(_begun(waiting.pop(0), ended))
             # Each call has a time limit of its own: after the last one has started, wait for as long as that takes.
             await (comes_within(clock, ended, patience_seconds) if waiting else ended.wait())
             ended.clear()
             for done in [task for task in running if task.done()]:
                 running.remove(done)
-                if (result := done.result()) is not None:
-                    return result
+                try:
+                    if (result := done.result()) is not None:
+                        return result
+                finally:
+                    del done  # see `end_tasks`
         return None
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await end_tasks(running)
+        del running
+
+
+def _begun(call: Callable[[], Coroutine[Any, Any, T | None]], ended: asyncio.Event) -> "asyncio.Task[T | None]":
+    task = asyncio.create_task(call())
+    task.add_done_callback(lambda _: ended.set())
+    return task

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from filer.errors import BraidError, InvalidInput, UnreadableObject
+from mq.base.end_tasks import end_tasks
 from mq.base.errors import OwnerSilent, ReadsFull
 from mq.http.answers import copied, rendered
 from mq.http.arrow_stream import arrow_page
@@ -74,6 +75,8 @@ class MemberDelivery(Subscription):
         except asyncio.CancelledError:
             await self._leave_after(joining)
             raise
+        finally:
+            del joining  # see `end_tasks`
         self._epoch, self._beat_seconds = told["member_epoch"], told["heartbeat_seconds"]
         self._take(told)
         return {"group": self.group, "member_id": self.member_id, "member_epoch": self._epoch, **self._assignment()}
@@ -86,9 +89,8 @@ class MemberDelivery(Subscription):
             await asyncio.wait([beating, delivering], return_when=asyncio.FIRST_COMPLETED)
             return (beating if beating.done() else delivering).result()
         finally:
-            for task in (beating, delivering):
-                task.cancel()
-            await asyncio.gather(beating, delivering, return_exceptions=True)
+            await end_tasks((beating, delivering))
+            del beating, delivering
 
     async def release(self) -> None:
         """Leave the group: others have its segments at once. If that fails they have to wait for its session to end."""
@@ -162,9 +164,8 @@ class MemberDelivery(Subscription):
                 return  # the next one says what was let go
             told = asking.result()
         finally:
-            for task in (asking, changed):
-                task.cancel()
-            await asyncio.gather(asking, changed, return_exceptions=True)
+            await end_tasks((asking, changed))
+            del asking, changed
         self._let_go -= set(released)
         if self._take(told):
             self.tell(self._assignment())

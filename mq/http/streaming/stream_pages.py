@@ -78,7 +78,10 @@ class StreamPages:
             if page is None:
                 making = self._making.get(place)
                 is_first = making is None
-                page = await asyncio.shield(self._begin(place, page_bytes) if making is None else making)
+                try:
+                    page = await asyncio.shield(self._begin(place, page_bytes) if making is None else making)
+                finally:
+                    del making  # see `end_tasks`
                 if not page.parts and not page.may_go_on and not is_first:
                     continue  # it may have been looked for before what the caller was woken for
             page.use()
