@@ -1,12 +1,16 @@
 """Publish what a `Job` names, or only look at it."""
 
+import json
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from braidmq import AsyncClient, BraidMQError, OutgoingMessage
+import orjson
+
+from braidmq import AsyncClient, BraidMQError, OutgoingMessage, Topic
 from filer.clock import SystemClock
 from mq.cli.failures import CommandFailed
 from mq.cli.publishing.input_forms import Fields, Format, format_of
@@ -19,6 +23,7 @@ from mq.cli.publishing.resuming import Skip, acknowledged
 
 # A larger payload is streamed to the store and published by reference.
 _INLINE_BYTES = 1024 * 1024
+_SHOWN_CHARACTERS = 60
 
 
 async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], summary: PublishSummary) -> None:
@@ -26,6 +31,7 @@ async def publish_all(client: AsyncClient, job: Job, values: Sequence[bytes], su
     try:
         topic = await client.topic(job.topic)
         if values:
+            _check_values(topic, values)
             messages = [_message(value, job) for value in values]
             await acknowledged(client.publish_many(job.topic, messages), len(messages), summary, SystemClock())
         skip = Skip(job.skip)
@@ -51,6 +57,7 @@ async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], pr
     """Read all that would be published. The topic must exist, as for publishing."""
     topic = await client.topic(job.topic)
     if values:
+        _check_values(topic, values)
         preview.add_values(job.key, values)
     skip = Skip(job.skip)
     for name in job.files:
@@ -63,6 +70,35 @@ async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], pr
 
         await preview_rows(job, topic, name, form, skip, preview)
     skip.check_all_taken()
+
+
+def _check_values(topic: Topic, values: Sequence[bytes]) -> None:
+    """Raise `CommandFailed` for an argument that is no JSON, where the topic's values are: mostly a text unquoted.
+
+    A shell takes the quotes away that JSON needs. Here that can be said, and with the name of the command.
+    """
+    if topic.config["value_type"] != "json":
+        return
+    for number, value in enumerate(values, 1):
+        try:
+            orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            which = "the value" if len(values) == 1 else f"value {number}"
+            raise CommandFailed(
+                f"{which} is not JSON ({error}), and the values of topic {topic.topic!r} must be: "
+                f"{_how_typed(topic, value)}"
+            ) from error
+
+
+def _how_typed(topic: Topic, value: bytes) -> str:
+    text = value.decode(errors="replace").strip()
+    if text.startswith(("{", "[", '"')):
+        return f"put it in single quotes, within which a shell changes nothing: mq publish {topic.topic} '{{\"n\": 1}}'"
+    shown = json.dumps(text if len(text) <= _SHOWN_CHARACTERS else "…", ensure_ascii=False)
+    return (
+        f"a text needs quotes, {shown}, and more around them, which the shell takes away: "
+        f"mq publish {topic.topic} {shlex.quote(shown)}"
+    )
 
 
 def _form(job: Job, name: str) -> Format:

@@ -194,7 +194,8 @@ def _check_json(values: "pa.ChunkedArray[Any]", name: str, lines: Sequence[int] 
         except orjson.JSONDecodeError as error:
             where = _place(name, lines, first_row, first_row + row)
             raise CommandFailed(
-                f"{where}: the topic's values must be JSON, but this one is not JSON: {error}"
+                f"{where}: the topic's values must be JSON, but this one is not JSON: {error}; a text needs quotes, "
+                'such as "now"'
             ) from error
 
 

@@ -2,6 +2,7 @@ import io
 import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -304,6 +305,28 @@ def test_lines_that_are_no_messages_are_named(broker: BrokerProcess, mq: Mq, top
         ended = piped(broker, b'{"value": 1}\n\n' + line, topic, "--format", "messages")
         assert ended.returncode == 1
         assert says in ended.stderr.decode()
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["published", "dry run"])
+@pytest.mark.parametrize(
+    ("given", "says", "typed"),
+    [
+        (["now"], "the value is not JSON (", "'\"now\"'"),
+        (["it's"], "the value is not JSON (", """'"it'"'"'s"'"""),
+        (["1", ""], "value 2 is not JSON (", "'\"\"'"),
+        (["{n: 1}"], "put it in single quotes", "'{\"n\": 1}'"),
+    ],
+)
+def test_a_text_for_a_topic_of_json_is_told_how_to_type_it(
+    mq: Mq, mq_fails: Mq, topic: str, given: list[str], says: str, typed: str, options: list[str]
+) -> None:
+    """The quotes of `mq publish T "now"` are the shell's, and do not arrive."""
+    mq("topic", "create", topic, "--set", "value_type=json")
+    told = mq_fails("publish", topic, *given, *options)
+    assert says in told and told.endswith(f": mq publish {topic} {typed}")
+    assert mq("subscribe", topic, "--until-end") == ""
+    # What is told to type is what a shell makes JSON of.
+    mq("publish", topic, *shlex.split(typed))
 
 
 def test_a_bad_line_of_a_topic_of_json_is_named_by_its_line(broker: BrokerProcess, mq: Mq, topic: str) -> None:
