@@ -11,6 +11,9 @@ from typing import Protocol
 
 from filer.errors import BraidError
 
+NO_SESSION = "no session with ZooKeeper"
+"""So the error begins with which a broker ends that finds no ZooKeeper at its start."""
+
 
 class CoordinationFailed(BraidError):
     """The coordination service cannot be reached."""

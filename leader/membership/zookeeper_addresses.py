@@ -33,7 +33,10 @@ async def _examine(host: str, port: int, tls: ZooKeeperTls | None) -> str:
     except OSError as error:
         return f"{address}: {_reason(error)}"
     writer.close()
-    return f"{address}: something listens, but gives no session: not a ZooKeeper, or one without a majority"
+    return (
+        f"{address}: something listens, but gives no session: not a ZooKeeper, one without a majority, or one that "
+        "takes longer, as on a machine that is busy"
+    )
 
 
 def _reason(error: OSError) -> str:

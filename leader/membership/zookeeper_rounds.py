@@ -12,7 +12,7 @@ from typing import Protocol
 from filer.clock import Clock, comes_within
 from filer.event_log import EventLog
 from leader.membership.cluster_view import ClusterView, Listeners
-from leader.membership.coordinator import BrokerInfo, CoordinationFailed, NotAuthorized
+from leader.membership.coordinator import NO_SESSION, BrokerInfo, CoordinationFailed, NotAuthorized
 from leader.membership.topic_announcements import TopicAnnouncements
 from leader.membership.zookeeper_access import ZooKeeperTls
 from leader.membership.zookeeper_addresses import why_unreachable
@@ -134,7 +134,7 @@ class ZooKeeperRounds:
             return str(failure)
         causes = await why_unreachable(self._hosts, self._tls)
         last = f" (last: {failure})" if failure is not None and str(failure) != "not connected" else ""
-        return f"no session with ZooKeeper within {JOIN_SECONDS:g} seconds: {causes}{last}"
+        return f"{NO_SESSION} within {JOIN_SECONDS:g} seconds: {causes}{last}"
 
     async def _run(self) -> None:
         while True:

@@ -16,6 +16,7 @@ import httpx
 
 from filer.clock import Clock
 from filer.errors import BraidError
+from leader.membership.coordinator import NO_SESSION
 from mq.base.listening_sign import url_told
 from mq.local.child import ChildProcess, ProcessFailed, ToolMissing, how_it_ended
 from mq.local.secure.own_files import keep_to_owner, refuse_if_not_own
@@ -212,6 +213,10 @@ class LocalCluster:
         deadline = self._clock.monotonic_seconds() + START_SECONDS
         while not await ready():
             if not process.running:
+                if self._clock.monotonic_seconds() <= deadline and _found_no_zookeeper(process):
+                    # There is one, which was asked. A broker has few seconds for its session, and this machine is busy.
+                    process.start()
+                    continue
                 raise ProcessFailed(f"{process.name} did not start: {how_it_ended(process.returncode or 0)}")
             if self._clock.monotonic_seconds() > deadline:
                 raise ProcessFailed(
@@ -262,6 +267,12 @@ def folder_of_its_own(folder: Path) -> Iterator[None]:
         for log in [*(folder / "logs").glob("broker-*.log"), folder / "logs" / "s3.log"]:
             log.unlink(missing_ok=True)
         yield
+
+
+def _found_no_zookeeper(process: ChildProcess) -> bool:
+    """Whether its newest life has ended because ZooKeeper gave it no session in time."""
+    last = process.output().rstrip().rpartition("\n")[2]
+    return isinstance(process, LocalBroker) and NO_SESSION in last
 
 
 def _check_port(port: int) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import httpx
 
+from leader.membership.coordinator import NO_SESSION
 from tests.support.broker.broker_process import BrokerFailedToStart, BrokerProcess
 from tests.support.cluster.access import Access
 from tests.support.cluster.zookeeper_process import ZooKeeperProcess
@@ -36,7 +37,6 @@ SETTLE_SECONDS = 120.0
 SPREAD_SECONDS = 30.0
 POLL_SECONDS = 0.4
 STARTS = 4
-NO_SESSION = "no session with ZooKeeper"
 SESSION_TIMEOUT_SECONDS = 4.0
 # Brokers that are gone for good, whose logs are kept.
 REMOVED_KEPT = 20
