@@ -43,9 +43,9 @@ client.publish("forks", b"still there")
 """
 
 
-def forked(broker: InMemoryBroker, what: str) -> str:
+def forked(broker: InMemoryBroker, what: str, source: str = _PROGRAM) -> str:
     """What a program prints that does so in a forked process: its exit code, or the results of a pool."""
-    program = [sys.executable, "-c", _PROGRAM, broker.url, what]
+    program = [sys.executable, "-c", source, broker.url, what]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -75,6 +75,58 @@ def test_in_a_forked_process_the_end_of_a_client_does_nothing(broker: InMemoryBr
 
 def test_processes_of_a_pool_make_clients_of_their_own(broker: InMemoryBroker) -> None:
     assert forked(broker, "pool") == "[True, True, True, True]"
+
+
+_UNSETTLED = """
+import faulthandler, os, sys
+from braidmq import Client
+client = Client(sys.argv[1])
+topic = f"forks-{os.getpid()}"
+client.create_topic(topic)
+client.publish_many(topic, [b"%d" % number for number in range(20)])
+worker = client.worker(topic, group="g", name="parent")
+deliveries = iter(worker)
+held = [next(deliveries) for _ in range(10)]
+for delivery in held[:5]:
+    delivery.ack()
+producer = client.producer(topic, linger_seconds=600)
+receipts = [producer.send(b"late %d" % number) for number in range(50)]
+if not (child := os.fork()):
+    faulthandler.dump_traceback_later(20, exit=True)
+    exec(sys.argv[2])
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+# Without the parent's word nothing was sent, and nothing of it is given up.
+print(sum(receipt.done() for receipt in receipts), sum(m.value.startswith(b"late") for m in client.browse(topic)))
+producer.close()
+print(sum(receipt.result() is not None for receipt in receipts))
+print(sum(m.value.startswith(b"late") for m in client.browse(topic)))
+for delivery in held[5:]:
+    delivery.ack()
+worker.flush()
+print(worker.acked)
+worker.close()
+group = client.group(topic, "g").describe()
+print(group.in_flight, group.lag.messages)
+client.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param("sys.exit(5)", id="exit"),
+        pytest.param("del client, producer, worker, deliveries, held, receipts; sys.exit(5)", id="collect"),
+        pytest.param("producer.close(); worker.close(); client.close()", id="close"),
+    ],
+)
+def test_a_forked_process_leaves_what_is_unsettled_to_its_parent(broker: InMemoryBroker, what: str) -> None:
+    """It neither hangs nor sends, and says nothing of them at its end: `forked` wants nothing on stderr."""
+    child, before, acknowledged, stored, acked, left = forked(broker, what, _UNSETTLED).splitlines()
+    assert (child, before) == ("5", "0 0")
+    assert (acknowledged, stored) == ("50", "50")
+    # What the parent has not asked for stays for others: 20 and 50, without the 10 that are acked.
+    assert (acked, left) == ("10", "0 60")
 
 
 def in_a_fork(call: Callable[[], object]) -> str:
