@@ -13,6 +13,7 @@ import pyarrow as pa
 from filer.errors import InvalidInput, Remedy
 from filer.format.nulls import null_column
 from filer.format.schema import REF
+from filer.json_texts import check_json_text, check_parsed_size, parsed_size_checked
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single
 from filer.uploads import Claim
@@ -25,10 +26,7 @@ from mq.bodies.rows import (
     Rows,
     check_header_count,
     check_headers,
-    check_json_text,
-    check_parsed_size,
     check_ref_count,
-    parsed_size_checked,
 )
 from mq.bodies.times import parse_time
 from mq.limits.steps import STEP_BYTES, Steps

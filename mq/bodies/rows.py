@@ -9,9 +9,9 @@ import pyarrow as pa
 from filer.errors import InvalidInput
 from filer.format.headers import wrong_headers
 from filer.format.schema import KeyType, ValueType, rows_schema
+from filer.json_texts import LARGE_BYTES, not_json, parsed_size_checked
 from filer.uploads import Claim
-from mq.base.json_size import LARGE_BYTES, MOST_PARSED_BYTES, parsed_bytes_in_steps
-from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps, at_once
+from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 
 MOST_HEADERS = 1000
 """Of one message. Each takes some 200 bytes when it is read as JSON, and may take nine in a body."""
@@ -62,54 +62,18 @@ def json_values_checked(values: pa.Array) -> Steps[None]:
                 if value is None:
                     continue
                 if len(value) > _SMALL_CHARS:
-                    yield from parsed_size_checked(_as_bytes(value), _row_of_request(row))
+                    yield from parsed_size_checked(value.encode(), _row_of_request(row))
                 orjson.loads(value)
                 step_bytes += len(value)
                 if step_bytes >= STEP_BYTES:
                     yield
                     step_bytes = 0
         except orjson.JSONDecodeError as error:
-            raise _not_json(_row_of_request(row), error) from error
-
-
-def check_json_text(value: str | bytes, where: str) -> None:
-    """Raise `InvalidInput` if the value is not JSON text, or would take too much memory to find out."""
-    if len(value) > _SMALL_CHARS:
-        check_parsed_size(_as_bytes(value), where)
-    _check_is_json(value, where)
-
-
-def _check_is_json(value: str | bytes, where: str) -> None:
-    try:
-        orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise _not_json(where, error) from error
+            raise not_json(_row_of_request(row), error) from error
 
 
 def _row_of_request(row: int) -> str:
     return f"row {row} of the request"
-
-
-def _not_json(where: str, error: orjson.JSONDecodeError) -> InvalidInput:
-    return InvalidInput(f"{where}: the topic's values must be JSON, but this one is not JSON: {error}")
-
-
-def _as_bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
-
-
-def check_parsed_size(text: bytes, where: str) -> None:
-    """Raise `InvalidInput` if a JSON text takes too much memory while it is parsed."""
-    at_once(parsed_size_checked(text, where))
-
-
-def parsed_size_checked(text: bytes, where: str) -> Steps[None]:
-    """As `check_parsed_size`, a step at a time."""
-    if (yield from parsed_bytes_in_steps(text)) > MOST_PARSED_BYTES:
-        raise InvalidInput(
-            f"{where}: JSON of so many lists, objects and strings takes more than {MOST_PARSED_BYTES} bytes of memory "
-            "while it is read: send fewer messages in a request, or Arrow"
-        )
 
 
 def check_header_count(most: int, where: str) -> None:

@@ -12,9 +12,9 @@ import orjson
 import pyarrow as pa
 
 from filer.format.schema import TOPIC_FIELD
+from filer.json_texts import MOST_PARSED_BYTES, parsed_bytes
 from filer.times import rfc3339_texts
 from filer.topic.topic_config import TopicConfig
-from mq.base.json_size import MOST_PARSED_BYTES, parsed_bytes
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
 from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 from mq.topic.run import Run

@@ -17,6 +17,7 @@ from filer.clock import Clock
 from filer.errors import InvalidInput, OutcomeUnknown
 from filer.format.requests import Position, RequestId
 from filer.format.schema import REF, rows_schema
+from filer.json_texts import LARGE_BYTES
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single, columns_of
 from filer.topic.topic_config import TopicConfig
@@ -29,7 +30,6 @@ from mq.base.errors import (
     Repeatable,
     UnsupportedMedia,
 )
-from mq.base.json_size import LARGE_BYTES
 from mq.bodies.arriving_body import arriving_body
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
 from mq.bodies.intake import ClientGone, Intake, as_bytes

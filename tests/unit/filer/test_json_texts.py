@@ -1,4 +1,4 @@
-from mq.base.json_size import LARGE_BYTES, MOST_PARSED_BYTES, parsed_bytes
+from filer.json_texts import LARGE_BYTES, MOST_PARSED_BYTES, parsed_bytes
 
 
 def test_json_that_expands_is_known_before_it_is_parsed() -> None:
