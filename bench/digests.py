@@ -22,10 +22,10 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from filer.format.schema import TIMESTAMP, log_schema
+from filer.format.schema import TIMESTAMP, MessageSchema
 from filer.format.segment_file import Footer, SegmentFileEncoder, decode, decode_row_group, read_end, read_footer
 
-SCHEMA = log_schema("binary", "binary")
+SCHEMA = MessageSchema.of().log
 
 
 @dataclass(frozen=True, slots=True)

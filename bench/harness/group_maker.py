@@ -16,7 +16,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from filer.clock import Clock, SystemClock
-from filer.format.schema import rows_schema
 from filer.keys import GROUPS_TOPIC
 from filer.stores.open_store import open_store
 from filer.stores.store_address import StoreAddress
@@ -70,7 +69,7 @@ async def _store(log: GroupLog, name: str, holes: int, clock: Clock) -> None:
 
 async def _publish(broker: Broker, count: int) -> None:
     runtime, _ = await broker.administration.put(TOPIC, {})
-    schema = rows_schema(runtime.state.config.key_type, runtime.state.config.value_type)
+    schema = runtime.schema.published
     for start in range(0, count, PUBLISHED_ROWS):
         values = [b"%d" % number for number in range(start, min(start + PUBLISHED_ROWS, count))]
         columns = [

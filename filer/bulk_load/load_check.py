@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from filer.bulk_load.column_statistics import check_column_statistics
 from filer.bulk_load.load_digests import check_load_digests
-from filer.bulk_load.load_rows import first_not_json, first_stray, first_unshowable, lacks_a_value, micros_of
+from filer.bulk_load.load_rows import first_stray, first_unshowable, lacks_a_value, micros_of
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.bulk_load.row_group_lots import LoadedFile, Read, decoded_lots
 from filer.errors import CorruptFile, LoadRefused
 from filer.format.digests import NAMES
 from filer.format.header_columns import first_wrong_headers
-from filer.format.schema import KeyType, ValueType, log_schema
-from filer.format.segment_file import WHOLE_FILE_BYTES, Footer, encode, mark_json, parse_footer
+from filer.format.schema import MessageSchema
+from filer.format.segment_file import WHOLE_FILE_BYTES, Footer, encode, parse_footer
 
 MIB = 1024 * 1024
 MOST_FOOTER_BYTES = 4 * MIB
@@ -59,7 +59,7 @@ def check_load_file(read: Read, claim: FileClaim, segment: LoadSegment) -> None:
         check_load_digests(read, metadata, footer_digest, body_bytes=claim.size_bytes - len(tail))
         file = LoadedFile(read, metadata, tail, claim.size_bytes, claim.base_offset, segment.timestamp_us)
         reached = claim.base_offset
-        for table in decoded_lots(file, with_values=segment.value_type != "binary"):
+        for table in decoded_lots(file, with_values=not segment.schema.takes_all_values):
             _check_rows(table, reached, segment)
             reached += table.num_rows
         check_column_statistics(metadata, claim.base_offset, segment.timestamp_us)
@@ -92,12 +92,12 @@ def _check_claims(metadata: pq.FileMetaData, claim: FileClaim, segment: LoadSegm
     """Compare the footer with the claim about the file."""
     if metadata.num_row_groups > MOST_ROW_GROUPS:
         raise LoadRefused(f"it has {metadata.num_row_groups} row groups: at most {MOST_ROW_GROUPS}")
-    expected_schema = _parquet_schema(segment.key_type, segment.value_type)
+    expected_schema = _parquet_schema(segment.schema)
     # The first comparison is of the types of leaf columns, the second of all names.
     if not metadata.schema.equals(expected_schema) or _paths(metadata.schema) != _paths(expected_schema):
         raise LoadRefused(
             "its columns are not exactly those of a file of this topic, whose keys are "
-            f"{segment.key_type} and whose values are {segment.value_type}: {_columns(metadata)}"
+            f"{segment.schema.key_type} and whose values are {segment.schema.value_type}: {_columns(metadata)}"
         )
     pairs: dict[bytes, bytes] = metadata.metadata or {}
     expected = Footer(
@@ -125,9 +125,8 @@ def _paths(schema: pq.ParquetSchema) -> list[str]:
 
 
 @cache
-def _parquet_schema(key_type: KeyType, value_type: ValueType) -> pq.ParquetSchema:
-    empty = log_schema(key_type, value_type).empty_table()
-    data = encode(mark_json(empty) if value_type == "json" else empty, Footer(0, 0, 0, "", 0, 0))
+def _parquet_schema(schema: MessageSchema) -> pq.ParquetSchema:
+    data = encode(schema.in_file(schema.no_messages), Footer(0, 0, 0, "", 0, 0))
     return pq.read_metadata(pa.BufferReader(data)).schema
 
 
@@ -190,8 +189,8 @@ def _check_rows(table: pa.Table, base: int, segment: LoadSegment) -> None:
         _check_headers(table["headers"], base)
     if "event_time" in table.column_names:
         _check_event_times(table["event_time"], base)
-    if segment.value_type == "json":
-        _check_json(table["value"], base)
+    if not segment.schema.takes_all_values:
+        _check_values(table["value"], base, segment.schema)
 
 
 def _check_offsets(column: "pa.ChunkedArray[Any]", base: int) -> None:
@@ -234,10 +233,10 @@ def _check_event_times(times: "pa.ChunkedArray[Any]", base: int) -> None:
         base += len(chunk)
 
 
-def _check_json(values: "pa.ChunkedArray[Any]", base: int) -> None:
+def _check_values(values: "pa.ChunkedArray[Any]", base: int, schema: MessageSchema) -> None:
     for chunk in values.chunks:
         storage = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
-        if (bad := first_not_json(storage)) is not None:
+        if (bad := schema.first_wrong(storage)) is not None:
             row, reason = bad
-            raise LoadRefused(f"the value of offset {base + row} is not JSON: {reason}")
+            raise LoadRefused(f"the value of offset {base + row} is {reason}")
         base += len(storage)

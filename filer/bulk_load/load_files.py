@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filer.bulk_load.load_rows import first_not_json, first_stray, first_unshowable, lacks_a_value
+from filer.bulk_load.load_rows import first_stray, first_unshowable, lacks_a_value
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.errors import InvalidInput
 from filer.format.digests import stated_footer_digest
 from filer.format.header_columns import first_wrong_headers
-from filer.format.schema import TIMESTAMP, KeyType, ValueType, log_schema, rows_schema
-from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder, mark_json
+from filer.format.schema import TIMESTAMP, MessageSchema
+from filer.format.segment_file import ROW_GROUP_BYTES, Footer, SegmentFileEncoder
 from filer.format.slot_columns import slots_of
 from filer.keys import FileName
 from filer.nearest import unknown_name
@@ -109,7 +109,7 @@ class LoadWriter:
 
 
 def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int, *, previous: str = "") -> LoadFile:
-    """Encode these messages (columns of `rows_schema`) as the file that begins at that offset of the segment.
+    """Encode these messages (columns of `MessageSchema.rows`) as the file that begins at that offset of the segment.
 
     `previous` is the link of the file before it.
     """
@@ -132,8 +132,8 @@ def encode_load_file(rows: pa.Table, segment: LoadSegment, base_offset: int, *, 
     return LoadFile(segment.segment, base_offset, count, encoder.finish(footer))
 
 
-def as_rows(batch: pa.Table | pa.RecordBatch, key_type: KeyType, value_type: ValueType) -> pa.Table:
-    """The messages with the columns of `rows_schema`. Missing columns become null, and types are those of the topic.
+def as_rows(batch: pa.Table | pa.RecordBatch, schema: MessageSchema) -> pa.Table:
+    """The messages with the columns of `MessageSchema.rows`. Missing columns become null.
 
     Raises `InvalidInput` for an unknown column, and for a type or a value that cannot be stored.
     """
@@ -144,14 +144,13 @@ def as_rows(batch: pa.Table | pa.RecordBatch, key_type: KeyType, value_type: Val
         raise InvalidInput(
             f"the columns are {', '.join(batch.schema.names)}: 'value' is required, and each may appear only once"
         )
-    schema = rows_schema(key_type, value_type)
     columns = [
         _cast(batch[field.name], field)
         if field.name in batch.schema.names
         else pa.chunked_array([pa.nulls(batch.num_rows, field.type)])
-        for field in schema
+        for field in schema.rows
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(columns, schema=schema.rows)
 
 
 def slots_of_rows(rows: pa.Table, first_row: int) -> npt.NDArray[np.uint16]:
@@ -166,16 +165,14 @@ def slots_of_rows(rows: pa.Table, first_row: int) -> npt.NDArray[np.uint16]:
 
 def _pieces(batch: pa.Table | pa.RecordBatch, segment: LoadSegment) -> Iterator[pa.Table]:
     for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
-        yield as_rows(batch.slice(first, _ROWS_AT_ONCE), segment.key_type, segment.value_type).combine_chunks()
+        yield as_rows(batch.slice(first, _ROWS_AT_ONCE), segment.schema).combine_chunks()
 
 
 def _logged(rows: pa.Table, segment: LoadSegment, base: int) -> pa.Table:
     count = rows.num_rows
     offsets = pa.array(np.arange(base, base + count, dtype=np.int64))
     times = pa.array(np.full(count, segment.timestamp_us, np.int64)).cast(TIMESTAMP)
-    schema = log_schema(segment.key_type, segment.value_type)
-    table = pa.Table.from_arrays([offsets, times, *rows.columns], schema=schema)
-    return mark_json(table) if segment.value_type == "json" else table
+    return segment.schema.in_file(pa.Table.from_arrays([offsets, times, *rows.columns], schema=segment.schema.log))
 
 
 def _cast(column: "pa.Array | pa.ChunkedArray[Any]", field: pa.Field) -> "pa.ChunkedArray[Any]":
@@ -243,8 +240,6 @@ def _check_rows(rows: pa.Table, sizes: npt.NDArray[np.int64], segment: LoadSegme
         raise InvalidInput("column 'headers' holds a header without a value: leave it out, or give it empty bytes")
     if (wrong := first_wrong_headers(headers)) is not None:
         raise InvalidInput(f"message {first + wrong[0]}: {wrong[1]}")
-    if segment.value_type == "json" and (bad := first_not_json(_one_array(rows["value"]))) is not None:
+    if (bad := segment.schema.first_wrong(_one_array(rows["value"]))) is not None:
         row, reason = bad
-        raise InvalidInput(
-            f"message {first + row}: the topic's values must be JSON, but this one is not JSON: {reason}"
-        )
+        raise InvalidInput(f"message {first + row}: the topic's values must be JSON, but this one is {reason}")

@@ -5,7 +5,6 @@ Each function examines one column and returns the first wrong row.
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 
 from filer.bulk_load.load_segment import LoadSegment
@@ -43,14 +42,3 @@ def micros_of(times: pa.Array) -> npt.NDArray[np.int64]:
 def lacks_a_value(headers: pa.Array) -> bool:
     """Whether some header has no value."""
     return bool(headers.null_count < len(headers) and headers.items.null_count)
-
-
-def first_not_json(values: pa.Array) -> tuple[int, str] | None:
-    """The first value that is not JSON: its row, and why."""
-    for row, value in enumerate(values.to_pylist()):
-        try:
-            if value is not None:
-                orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            return row, str(error)
-    return None

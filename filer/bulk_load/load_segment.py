@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from filer.format.schema import KeyType, ValueType
+from filer.format.schema import OF_BYTES, MessageSchema
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSegment:
     """A segment that is reserved for a bulk load, as in the answer to the reservation.
 
-    `timestamp_us` is the time of the bulk load, which all its messages get. The types are those of the topic.
+    `timestamp_us` is the time of the bulk load, which all its messages get. `schema` is the topic's.
     `digests`: whether the broker takes files with digests. One of version 0.1 refuses what it does not know.
     """
 
@@ -18,8 +18,7 @@ class LoadSegment:
     start_slot: int
     stop_slot: int
     timestamp_us: int
-    key_type: KeyType = "binary"
-    value_type: ValueType = "binary"
+    schema: MessageSchema = OF_BYTES
     digests: bool = True
 
 

@@ -24,7 +24,7 @@ from filer.format.plain.null_columns import columns_with_values
 from filer.format.plain.plain_file import BEGIN, footer_around, is_plain, plain_file
 from filer.format.plain.prefixed import Texts
 from filer.format.requests import StoredRequest, owners_to_json, requests_from_json, requests_to_json
-from filer.format.schema import JSON_TYPE, TOPIC_FIELD, KeyType, ValueType, log_schema, no_messages
+from filer.format.schema import TOPIC_FIELD, MessageSchema
 from filer.format.sparse_file import SparseFile
 
 FORMAT_VERSION = 1
@@ -161,18 +161,18 @@ def encode(table: pa.Table, footer: Footer) -> pa.Buffer:
 
 
 def encode_few(
-    names: tuple[KeyType, ValueType],
+    schema: MessageSchema,
     footer: Footer,
     stamps_us: Sequence[int],
     keys: Sequence[bytes] | None,
     values: Sequence[bytes],
 ) -> tuple[bytes, str]:
-    """As `encode`, of plain messages that are few (`file_of_few`), by the types of key and value; also the new link."""
-    return file_of_few(_around(*names), footer.base, stamps_us, keys, values, footer.to_metadata(), footer.previous)
+    """As `encode`, of plain messages that are few (`file_of_few`), of a topic of that schema; also the new link."""
+    return file_of_few(_around(schema), footer.base, stamps_us, keys, values, footer.to_metadata(), footer.previous)
 
 
 def encode_texts(
-    names: tuple[KeyType, ValueType],
+    schema: MessageSchema,
     footer: Footer,
     stamps_us: Sequence[tuple[int, int]],
     keys: Sequence[Texts] | None,
@@ -180,13 +180,12 @@ def encode_texts(
 ) -> tuple[pa.Buffer, str]:
     """As `encode`, of plain messages that are given as Parquet has them (`file_of_texts`); also the new link."""
     metadata = footer.to_metadata()
-    return file_of_texts(_around(*names), footer.base, stamps_us, keys, values, metadata, footer.previous, PAGE_BYTES)
+    return file_of_texts(_around(schema), footer.base, stamps_us, keys, values, metadata, footer.previous, PAGE_BYTES)
 
 
 @cache
-def _around(key_type: KeyType, value_type: ValueType) -> tuple[bytes, bytes]:
-    table = no_messages(key_type, value_type)
-    return footer_around((mark_json(table) if value_type == "json" else table).schema)
+def _around(schema: MessageSchema) -> tuple[bytes, bytes]:
+    return footer_around(schema.in_file(schema.no_messages).schema)
 
 
 def _in_few_chunks(table: pa.Table) -> pa.Table:
@@ -293,16 +292,6 @@ class SegmentFileEncoder:
             raise
 
 
-def mark_json(table: pa.Table) -> pa.Table:
-    """The table with its string values marked as JSON."""
-    position = table.schema.get_field_index("value")
-    marked = pa.chunked_array(
-        [pa.ExtensionArray.from_storage(JSON_TYPE, chunk) for chunk in table["value"].chunks],
-        JSON_TYPE,
-    )
-    return table.set_column(position, "value", marked)
-
-
 @dataclass(frozen=True, slots=True)
 class FileEnd:
     """The end of a file of `size_bytes`: at least its whole footer, which has been checked and parsed."""
@@ -396,7 +385,7 @@ class CheckedFile:
             check_body(data, self.end.footer.digests)
 
     def rows(self) -> pa.Table:
-        """Its rows, in the columns of `log_schema`; raises `CorruptFile`."""
+        """Its rows, in the columns of `MessageSchema.log`; raises `CorruptFile`."""
         metadata = self.end.metadata
         try:
             # Of several row groups, in one of which a column has values, it is read of all.
@@ -409,12 +398,12 @@ class CheckedFile:
 
 
 def decode(data: bytes, *, place: tuple[int, int] | None = None) -> pa.Table:
-    """The rows of a file, in the columns of `log_schema`; raises `CorruptFile` as `read_whole`."""
+    """The rows of a file, in the columns of `MessageSchema.log`; raises `CorruptFile` as `read_whole`."""
     return CheckedFile(data, place=place).rows()
 
 
 def decode_row_group(end: FileEnd, number: int, data: bytes) -> pa.Table:
-    """The rows of one row group, given its bytes, in the columns of `log_schema`; raises `CorruptFile`."""
+    """The rows of one row group, given its bytes, in the columns of `MessageSchema.log`; raises `CorruptFile`."""
     try:
         start, _ = end.row_group_range(number)
         return unmark(decode_columns(end, number, data, columns_with_values(end.metadata, number, data, start)))
@@ -446,7 +435,7 @@ def undecodable(error: Exception) -> CorruptFile:
 
 
 def unmark(table: pa.Table) -> pa.Table:
-    """The table in the columns of `log_schema`: JSON values as strings, no metadata, declared nullability.
+    """The table in the columns of `MessageSchema.log`: JSON values as strings, no metadata, declared nullability.
 
     Columns that it lacks have no value.
     """
@@ -455,15 +444,14 @@ def unmark(table: pa.Table) -> pa.Table:
     if isinstance(kind, pa.BaseExtensionType):
         value = pa.chunked_array([chunk.storage for chunk in value.chunks], kind.storage_type)
         table = table.set_column(table.schema.get_field_index("value"), "value", value)
-    names = (
+    schema = MessageSchema.of(
         "string" if table.schema.field("key").type == pa.string() else "binary",
-        "json" if isinstance(kind, pa.BaseExtensionType) else "string" if kind == pa.string() else "binary",
-    )
-    grouped = TOPIC_FIELD.name in table.schema.names
-    schema, rows = log_schema(*names, grouped=grouped), table.num_rows
+        "string" if value.type == pa.string() else "binary",
+        grouped=TOPIC_FIELD.name in table.schema.names,
+    ).log
     if table.num_columns == len(schema):
         return pa.Table.from_arrays(table.columns, schema=schema)
-    there = set(table.schema.names)
+    there, rows = set(table.schema.names), table.num_rows
     columns = [table[field.name] if field.name in there else null_column(rows, field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 

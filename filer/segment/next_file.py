@@ -13,7 +13,7 @@ from filer.format.nulls import null_column
 from filer.format.plain.few_messages import MOST_BYTES, MOST_MESSAGES
 from filer.format.requests import Position, RequestId, StoredRequest
 from filer.format.schema import OFFSET_FIELD, TIMESTAMP
-from filer.format.segment_file import Footer, count_refs
+from filer.format.segment_file import Footer, count_refs, encode, encode_few, encode_texts
 from filer.keys import FileName
 from filer.segment.cut_rows import CutRows, RequestRows
 from filer.segment.later_table import LaterTable, Rows
@@ -108,7 +108,7 @@ def _table_of_few(files: "Sequence[_Few]") -> pa.Table:
         keys += few.keys or [None] * len(few.values)
         values += few.values
         stamps_us += few.stamps_us
-    schema, nothing = ref.rows_schema, [None] * len(values)
+    schema, nothing = ref.schema.rows, [None] * len(values)
     columns = _columns_of(keys, values, nothing, nothing, schema)
     return in_places(ref, columns, np.array(stamps_us, np.int64), base)
 
@@ -155,7 +155,7 @@ class _Cut:
         stamps_us = [(each.count, each.timestamp_us) for each in self.requests]
         texts = [each.payload.texts() for each in self.requests if isinstance(each.payload, CutRows)]
         keys = [each.keys for each in texts if each.keys is not None]
-        return self.ref.encode_texts(footer, stamps_us, keys or None, [each.values for each in texts])
+        return encode_texts(self.ref.schema, footer, stamps_us, keys or None, [each.values for each in texts])
 
     def without_texts(self) -> "_Cut":
         """What their table is made of: nothing that is held only until the file is made."""
@@ -247,11 +247,12 @@ class NextFile:
 
     def _made(self) -> pa.Buffer | bytes:
         data: pa.Buffer | bytes
-        if not self._ref.grouped and (few := _few(self._ref, self._base, self._batch)) is not None:
+        schema = self._ref.schema
+        if not schema.is_grouped and (few := _few(self._ref, self._base, self._batch)) is not None:
             self.rows = LaterTable(len(few.values), few, _table_of_few, row_bytes=SINGLE_ROW_BYTES)
             self.footer = self._footer(len(few.values), refs=0)
-            data, self.link = self._ref.encode_few(self.footer, few.stamps_us, few.keys, few.values)
-        elif not self._ref.grouped and (cut := _cut(self._ref, self._batch)) is not None:
+            data, self.link = encode_few(schema, self.footer, few.stamps_us, few.keys, few.values)
+        elif not schema.is_grouped and (cut := _cut(self._ref, self._batch)) is not None:
             count = sum([each.count for each in cut.requests])
             self.rows = LaterTable(count, cut.without_texts(), _table_of_cut, row_bytes=_PICKED_ROW_BYTES)
             self.footer = self._footer(count, refs=0)
@@ -259,7 +260,7 @@ class NextFile:
         else:
             table = join(self._ref, self._batch, self._base)
             self.rows, self.footer = table, self._footer(table.num_rows, count_refs(table))
-            data = self._ref.encode(table, self.footer)
+            data = encode(schema.in_file(table), self.footer)
             self.link = stated_footer_digest(memoryview(data))
         return data
 
@@ -299,8 +300,8 @@ class NextFile:
 
 
 def rows_of_payloads(ref: SegmentRef, payloads: "Iterable[Payload | Singles]") -> pa.Table:
-    """Columns of `rows_schema` from whole batches and single messages, in order, without copying the batches."""
-    schema = ref.rows_schema
+    """Columns of `MessageSchema.rows` from whole batches and single messages, in order, without copying the batches."""
+    schema = ref.schema.rows
     chunks: list[pa.RecordBatch] = []
     singles: list[Single] = []
     for payload in payloads:
@@ -320,16 +321,16 @@ def rows_of_payloads(ref: SegmentRef, payloads: "Iterable[Payload | Singles]") -
 
 
 def join(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
-    """Columns of `log_schema` from the payloads, in order."""
+    """Columns of `MessageSchema.log` from the payloads, in order."""
     rows = rows_of_payloads(ref, (each.payload for each in batch))
     return in_places(ref, rows.columns, _stamps(batch), base)
 
 
 def in_places(ref: SegmentRef, columns: Sequence[pa.Array], stamps: npt.NDArray[np.int64], base: int) -> pa.Table:
-    """The columns of `rows_schema` with offsets from that one on, and with the time of each message."""
+    """The columns of `MessageSchema.rows` with offsets from that one on, and with the time of each message."""
     offsets = np.arange(base, base + len(stamps), dtype=np.int64)
     first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
-    return pa.Table.from_arrays([*first, *columns], schema=ref.schema)
+    return pa.Table.from_arrays([*first, *columns], schema=ref.schema.log)
 
 
 def _stamps(batch: Sequence[Accepted]) -> npt.NDArray[np.int64]:
@@ -352,7 +353,7 @@ def _column(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 
 
 def columns_of(singles: Sequence[Single], schema: pa.Schema) -> pa.RecordBatch:
-    """Single messages as columns of `rows_schema`. Those of a topic group came with their topic, in columns."""
+    """Single messages as columns of `MessageSchema.rows`. Those of a topic group came with their topic, in columns."""
     columns = _columns_of(
         [single.key for single in singles],
         [single.value for single in singles],

@@ -10,27 +10,14 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from filer import keys, tracing
 from filer.backoff import Backoff
 from filer.clock import Clock
 from filer.errors import CorruptFile, ObjectExists, ObjectNotFound, OutcomeUnknown, StoreRefused
 from filer.format.digests import footer_size_bytes, stated_footer_digest
-from filer.format.plain.prefixed import Texts
 from filer.format.requests import StoredRequest
-from filer.format.schema import KeyType, ValueType, log_schema, no_messages, rows_schema
-from filer.format.segment_file import (
-    FOOTER_GUESS_BYTES,
-    FileEnd,
-    Footer,
-    encode,
-    encode_few,
-    encode_texts,
-    mark_json,
-    of_file,
-    read_end,
-)
+from filer.format.schema import OF_BYTES, MessageSchema
+from filer.format.segment_file import FOOTER_GUESS_BYTES, FileEnd, Footer, encode, of_file, read_end
 from filer.keys import FileName
 from filer.segment.live_files import Chain, FileFacts, Hole, in_order, live_names, walk_chain
 from filer.segment.producer_windows import ProducerWindows
@@ -39,6 +26,7 @@ from filer.segment.snapshot_format import from_snapshot
 from filer.stores.store import Data, MakeData, ObjectInfo, Store
 from filer.stores.store_time import age_seconds, moment
 from filer.topic.given_up import NOTHING_GIVEN_UP, GivenUpRanges
+from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import Segment, TopicState
 
 FOOTER_READS_AT_ONCE = 16
@@ -51,64 +39,21 @@ Inherit = Callable[[], Awaitable[ProducerWindows]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """The name of a segment, the columns of its files, and what of it was given up when this was made.
-
-    `grouped`: it is a topic group's, and has the column `_topic`.
-    """
+    """The name of a segment, what its messages are, and what of it was given up when this was made."""
 
     topic: str
     segment: int
-    key_type: KeyType = "binary"
-    value_type: ValueType = "binary"
+    schema: MessageSchema = OF_BYTES
     given_up: GivenUpRanges = NOTHING_GIVEN_UP
-    grouped: bool = False
 
     @classmethod
     def of(cls, state: TopicState, segment: Segment) -> "SegmentRef":
         """Of a segment as topic.json has it."""
-        config = state.config
-        return cls(
-            state.topic, segment.id, config.key_type, config.value_type, segment.given_up_ranges, state.is_grouped
-        )
+        return cls(state.topic, segment.id, schema_of(state), segment.given_up_ranges)
 
     def key(self, name: FileName) -> str:
         """The store key of one of its files."""
         return keys.segment_file(self.topic, self.segment, name)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of its rows as the broker holds them."""
-        return log_schema(self.key_type, self.value_type, grouped=self.grouped)
-
-    @property
-    def rows_schema(self) -> pa.Schema:
-        """The columns of what publishers give: those of its rows without their offsets and times."""
-        return rows_schema(self.key_type, self.value_type, grouped=self.grouped)
-
-    @property
-    def no_messages(self) -> pa.Table:
-        """Those columns without a row."""
-        return no_messages(self.key_type, self.value_type, grouped=self.grouped)
-
-    def encode(self, table: pa.Table, footer: Footer) -> pa.Buffer:
-        """The bytes of the owner's next file."""
-        return encode(mark_json(table) if self.value_type == "json" else table, footer)
-
-    def encode_few(
-        self, footer: Footer, stamps_us: Sequence[int], keys: Sequence[bytes] | None, values: Sequence[bytes]
-    ) -> tuple[bytes, str]:
-        """As `encode`, of a few plain messages (`file_of_few`), and the link to the file."""
-        return encode_few((self.key_type, self.value_type), footer, stamps_us, keys, values)
-
-    def encode_texts(
-        self,
-        footer: Footer,
-        stamps_us: Sequence[tuple[int, int]],
-        keys: Sequence[Texts] | None,
-        values: Sequence[Texts],
-    ) -> tuple[pa.Buffer, str]:
-        """As `encode`, of plain messages that are given as Parquet has them, and the link to the file."""
-        return encode_texts((self.key_type, self.value_type), footer, stamps_us, keys, values)
 
 
 async def fetch_end(store: Store, key: str) -> FileEnd:
@@ -536,7 +481,7 @@ async def seal_at_end(
         windows = b"" if index.windows.empty else index.windows.to_bytes()
         seal_writer = f"{writer}/{clock.ulid()}"
         footer = Footer(ref.segment, index.end, 0, seal_writer, 0, 0, sealed=True, windows=windows, previous=index.link)
-        data = memoryview(ref.encode(ref.no_messages, footer))
+        data = memoryview(encode(ref.schema.in_file(ref.schema.no_messages), footer))
         ours = await put_until_known(store, clock, ref.key(name), data, footer.writer)
         if age_seconds(store.time, clock, read) > grace_seconds / 2:
             read = moment(store.time, clock)

@@ -57,7 +57,7 @@ class SegmentReader:
         max_bytes: int,
         room: ReadRoom | None = None,
     ) -> pa.Table:
-        """Messages from `offset` on, at least one if there is one, in the columns of `log_schema`.
+        """Messages from `offset` on, at least one if there is one, in the columns of `MessageSchema.log`.
 
         At most `max_rows`, and more than one only up to `max_bytes` of them as they are decoded; may be fewer messages
         than there are. Nothing is fetched or decoded before `room` is taken for it. A page ends where there is none.
@@ -95,7 +95,7 @@ class SegmentReader:
         if not page.tables:
             if page.ended:
                 raise NoRoom
-            return ref.no_messages
+            return ref.schema.no_messages
         return page.joined()
 
     def _open(self, key: str, facts: FileFacts) -> _Opened:

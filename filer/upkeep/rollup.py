@@ -27,7 +27,6 @@ from filer.format.segment_file import (
     SegmentFileEncoder,
     count_refs,
     decode_row_group,
-    mark_json,
     of_file,
     read_end,
     read_whole,
@@ -58,7 +57,7 @@ CHUNK_BYTES = 8 * 1024 * 1024
 READS_AT_ONCE = 8
 
 Recent = Callable[[int, int], pa.Table | None]
-"""The messages `[start, end)` of a segment in the columns of `log_schema`; None unless all are in memory."""
+"""The messages `[start, end)` of a segment in the columns of `MessageSchema.log`; None unless all are in memory."""
 
 
 def none_at_hand(start: int, end: int) -> pa.Table | None:
@@ -259,8 +258,7 @@ class _Encoder:
         first_us, self._last_us = time_bounds_us(table)
         self._first_us = self._first_us or first_us
         self._refs += count_refs(table)
-        if self._ref.value_type == "json":
-            table = mark_json(table)
+        table = self._ref.schema.in_file(table)
         if self._encoder is None:
             self._encoder = SegmentFileEncoder(table.schema, compression="zstd")
         rows = -(-table.num_rows // groups)

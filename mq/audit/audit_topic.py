@@ -5,12 +5,14 @@ from filer.topic.topic_config import Retention, TopicConfig
 from mq.administration.own_topics import ensure_own
 from mq.administration.topic_administration import TopicAdministration
 from mq.audit.gathering import Gathering
-from mq.audit.records import KEY_TYPE, VALUE_TYPE, rows_of
+from mq.audit.records import SCHEMA, rows_of
 from mq.topic.topic_registry import TopicRegistry
 
 RETENTION_SECONDS = 400 * 86_400
 """A year, and some time to look at it."""
-CONFIG = TopicConfig(key_type=KEY_TYPE, value_type=VALUE_TYPE, retention=Retention(seconds=RETENTION_SECONDS))
+CONFIG = TopicConfig(
+    key_type=SCHEMA.key_type, value_type=SCHEMA.value_type, retention=Retention(seconds=RETENTION_SECONDS)
+)
 
 
 class AuditTopic:

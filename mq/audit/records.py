@@ -8,13 +8,12 @@ from typing import Literal, TypeAlias
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from mq.security.grants import Action
 from mq.security.needs import Need, need_of
 
 Outcome: TypeAlias = Literal["done", "failed", "refused"]
-KEY_TYPE: Literal["string"] = "string"
-VALUE_TYPE: Literal["json"] = "json"
+SCHEMA = MessageSchema.of("string", "json")
 FORMAT = 1
 REFUSED = (401, 403)
 """The statuses that say that a request is not allowed."""
@@ -120,13 +119,13 @@ def _outcome_of(status: int) -> Outcome:
 def rows_of(records: Iterable[tuple[AuditRecord, int]], broker: str) -> pa.RecordBatch:
     """The messages of records, each with how often it counts. Keys are principals, so those of one keep their order."""
     listed = list(records)
-    schema = rows_schema(KEY_TYPE, VALUE_TYPE)
     columns: Mapping[str, list[str | None]] = {
         "key": [record.principal or None for record, _ in listed],
         "value": [orjson.dumps(_document(record, count, broker)).decode() for record, count in listed],
     }
     return pa.RecordBatch.from_arrays(
-        [pa.array(columns.get(field.name, [None] * len(listed)), field.type) for field in schema], schema=schema
+        [pa.array(columns.get(field.name, [None] * len(listed)), field.type) for field in SCHEMA.published],
+        schema=SCHEMA.published,
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from filer.errors import InvalidInput
 from filer.format.header_columns import first_wrong_headers
 from filer.format.nulls import null_column
-from filer.format.schema import HEADERS, REF, TIMESTAMP
+from filer.format.schema import HEADERS, REF, TIMESTAMP, MessageSchema
 from filer.format.text_rows import text_rows
 from filer.nearest import unknown_name
 from filer.times import EARLIEST_US, LATEST_US
@@ -23,7 +23,6 @@ from filer.uploads import Claim
 from mq.base.errors import Malformed
 from mq.bodies.rows import (
     CHECKED_ROWS,
-    Columns,
     Rows,
     check_header_count,
     check_ref_count,
@@ -45,13 +44,14 @@ _MESSAGES = ("schema", "record batch")
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def decode_arrow(body: bytes | memoryview, columns: Columns) -> Steps[Rows]:
+def decode_arrow(body: bytes | memoryview, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
     """The rows of an IPC stream. In the first step Arrow decodes; in the others values of JSON are checked.
 
     Raises `Malformed` if the bytes are not a complete, valid stream, and `InvalidInput` if the columns are wrong.
+    No column depends on when the body was received.
     """
-    rows, texts = _decoded(body, columns)
-    if columns.value_type == "json":
+    rows, texts = _decoded(body, schema)
+    if schema.is_json:
         if len(body) > STEP_BYTES:
             yield
         if texts is not None:
@@ -60,7 +60,7 @@ def decode_arrow(body: bytes | memoryview, columns: Columns) -> Steps[Rows]:
     return rows
 
 
-def _decoded(body: bytes | memoryview, columns: Columns) -> tuple[Rows, npt.NDArray[np.bool_] | None]:
+def _decoded(body: bytes | memoryview, schema: MessageSchema) -> tuple[Rows, npt.NDArray[np.bool_] | None]:
     """The rows, and which of them are text, if the stream tells it."""
     buffer = pa.py_buffer(body)
     if body[-len(_END_OF_STREAM) :] != _END_OF_STREAM:
@@ -87,10 +87,10 @@ def _decoded(body: bytes | memoryview, columns: Columns) -> tuple[Rows, npt.NDAr
                     )
             table = pa.Table.from_batches(batches, schema=reader.schema)
         if not table.num_rows:
-            return Rows(pa.RecordBatch.from_pylist([], schema=columns.schema)), None
-        texts = _text_rows(table) if columns.value_type == "json" else None
+            return Rows(pa.RecordBatch.from_pylist([], schema=schema.published)), None
+        texts = _text_rows(table) if schema.is_json else None
         batch = batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
-        return _to_rows(batch, columns), texts
+        return _to_rows(batch, schema), texts
     except (pa.ArrowException, UnicodeDecodeError, OSError, EOFError) as error:
         raise Malformed(f"the body is not a valid Arrow IPC stream: {_first_line(error)}") from error
 
@@ -217,17 +217,17 @@ def _check_ref_field(field: pa.Field) -> None:
         )
 
 
-def _to_rows(batch: pa.RecordBatch, columns: Columns) -> Rows:
-    schema = columns.schema
+def _to_rows(batch: pa.RecordBatch, schema: MessageSchema) -> Rows:
     names = batch.schema.names
     count = batch.num_rows
-    value = _cast(batch["value"], schema.field("value").type, "value")
-    key = _cast(batch["key"], schema.field("key").type, "key") if "key" in names else null_column(count, schema[0].type)
+    key_kind, value_kind = schema.published.types[:2]
+    value = _cast(batch["value"], value_kind, "value")
+    key = _cast(batch["key"], key_kind, "key") if "key" in names else null_column(count, key_kind)
     times = _times(batch["event_time"]) if "event_time" in names else null_column(count, TIMESTAMP)
     headers = _headers(batch["headers"]) if "headers" in names else null_column(count, HEADERS)
     claims = _claims(batch["ref"], value) if "ref" in names else ()
     arrays = [key, value, times, headers, null_column(count, REF)]
-    return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), claims)
+    return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema.published), claims)
 
 
 def _cast(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from filer.errors import InvalidInput, Remedy
 from filer.format.nulls import null_column
-from filer.format.schema import REF
-from filer.json_texts import check_json_text, check_parsed_size, parsed_size_checked
+from filer.format.schema import REF, MessageSchema
+from filer.json_texts import check_parsed_size, parsed_size_checked
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single
 from filer.uploads import Claim
@@ -22,7 +22,6 @@ from mq.base.errors import Malformed
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers
 from mq.bodies.rows import (
     JSON_HEADER,
-    Columns,
     Rows,
     check_header_count,
     check_headers,
@@ -47,27 +46,29 @@ _MESSAGE_BYTES, _HEADER_BYTES = 2048, 512
 _JOINED_BATCHES = 64
 
 
-def decode_json(body: bytes, columns: Columns) -> Steps[Rows]:
+def decode_json(body: bytes, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
     """The rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
     if len(body) <= WHOLE_BYTES:
-        return (yield from rows_of(_of_document(body), columns))
+        return (yield from rows_of(_of_document(body), schema, received_us))
     start = _FIRST_MESSAGE.match(body)
     if start is None:
         yield from parsed_size_checked(body, "the body")
         raise InvalidInput('the body must be an object {"messages": [...]}, and begin with that')
-    return (yield from rows_of_long(body, start.end(), columns))
+    return (yield from rows_of_long(body, start.end(), schema, received_us))
 
 
-def rows_of_long(body: bytes, start: int, columns: Columns) -> Steps[Rows]:
+def rows_of_long(body: bytes, start: int, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
     """The rows of a long document whose last field is a list of messages. The first begins at `start`.
 
     Up to there all is ASCII. Errors as `decode_json`.
     """
     yield from parsed_size_checked(body, "the body")
-    return (yield from rows_of(_one_by_one(body, start), columns))
+    return (yield from rows_of(_one_by_one(body, start), schema, received_us))
 
 
-def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) -> Steps[Rows]:
+def decode_json_value(
+    body: bytes, schema: MessageSchema, fields: Mapping[str, Any], received_us: int = 0
+) -> Steps[Rows]:
     """The row of a body that is the `value` of one message; `fields` are the others. Errors as `decode_json`.
 
     A document of messages is refused: it would be stored as one value, which nobody means.
@@ -81,14 +82,14 @@ def decode_json_value(body: bytes, columns: Columns, fields: Mapping[str, Any]) 
         )
     # The body is a value, whatever it is. In a document of messages null would mean that there is none.
     given = orjson.Fragment(b"null") if value is None else value
-    return rows_of([("the body", {**fields, "value": given})], columns)
+    return rows_of([("the body", {**fields, "value": given})], schema, received_us)
 
 
-def decode_ndjson(body: bytes, columns: Columns) -> Steps[Rows]:
+def decode_ndjson(body: bytes, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
     """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
     if body.count(b"\n") > MOST_LINES:
         raise InvalidInput(f"the body has more than {MOST_LINES} lines: send fewer messages in a request, or Arrow")
-    return rows_of(_lines(body), columns)
+    return rows_of(_lines(body), schema, received_us)
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
@@ -163,19 +164,19 @@ class _Batch:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def single_message(message: Any, columns: Columns, where: str) -> Single | None:
+def single_message(message: Any, schema: MessageSchema, received_us: int, where: str) -> Single | None:
     """A message as it is stored by itself; None if it has a reference, which takes a wait. Raises `InvalidInput`."""
     if isinstance(message, dict) and message.keys() == _KEY_AND_VALUE:
         key, value = message["key"], message["value"]
         # What most messages are. Nothing is left to be checked of them, unless values have to be JSON.
-        if isinstance(key, str) and isinstance(value, str) and columns.value_type != "json":
+        if isinstance(key, str) and isinstance(value, str) and not schema.is_json:
             return Single(_encode(key, where), _encode(value, where), None, None)
     _check_message(message, where)
     if "ref" in message:
         return None
-    data, headers = _value_and_headers(message, columns, where)
+    data, headers = _value_and_headers(message, schema, received_us, where)
     key_data = _key(message, where)
-    check_types(key_data, data, columns, where)
+    schema.check(key_data, data, where)
     return Single(key_data, data, tuple(headers) or None, _event_time(message.get("event_time"), where))
 
 
@@ -186,28 +187,27 @@ def _check_message(message: Any, where: str) -> None:
 
 
 def _value_and_headers(
-    message: Mapping[str, Any], columns: Columns, where: str
+    message: Mapping[str, Any], schema: MessageSchema, received_us: int, where: str
 ) -> tuple[bytes | None, list[tuple[str, bytes]]]:
     named = _headers(message.get("headers"), where)
-    named += delivery_headers(message, named, columns.received_us, where)
+    named += delivery_headers(message, named, received_us, where)
     if named:
         check_headers(named, where)
-    value, is_json = _value(message, columns, where)
-    if is_json and columns.value_type != "json" and not any(name.lower() == JSON_HEADER[0] for name, _ in named):
+    value, is_json = _value(message, schema, where)
+    if is_json and not schema.is_json and not any(name.lower() == JSON_HEADER[0] for name, _ in named):
         named.append(JSON_HEADER)
     return value, named
 
 
-def rows_of(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows]:
+def rows_of(messages: Iterable[tuple[str, Any]], schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
     """The rows of messages, each of which comes with where it stands. Errors as `decode_json`."""
-    schema = columns.schema
     blocks: list[pa.RecordBatch] = []
     done: list[pa.RecordBatch] = []
     batch, step_bytes = _Batch(), 0
     claims: list[tuple[int, Claim]] = []
     for row, (where, message) in enumerate(messages):
         _check_message(message, where)
-        value, named = _value_and_headers(message, columns, where)
+        value, named = _value_and_headers(message, schema, received_us, where)
         if "ref" in message:
             claims.append((row, _claim(message["ref"], where)))
             check_ref_count(len(claims))
@@ -215,17 +215,17 @@ def rows_of(messages: Iterable[tuple[str, Any]], columns: Columns) -> Steps[Rows
         batch.values.append(value)
         batch.times.append(_event_time(message.get("event_time"), where))
         batch.headers.append(named or None)
-        check_types(batch.keys[-1], value, columns, where)
+        schema.check(batch.keys[-1], value, where)
         step_bytes += _MESSAGE_BYTES + len(value or b"") + _HEADER_BYTES * len(named)
         if step_bytes >= STEP_BYTES:
-            done.append(batch.to_arrow(schema))
+            done.append(batch.to_arrow(schema.published))
             batch, step_bytes = _Batch(), 0
             yield
             if len(done) >= _JOINED_BATCHES:
                 blocks.append(_joined(done))
                 done.clear()
                 yield
-    done.append(batch.to_arrow(schema))
+    done.append(batch.to_arrow(schema.published))
     return Rows(_joined([*blocks, *done]), claims)
 
 
@@ -234,23 +234,6 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         return batches[0]
     joined: pa.RecordBatch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     return joined
-
-
-def check_types(key: bytes | None, value: bytes | None, columns: Columns, where: str) -> None:
-    """Raise `InvalidInput` if the key or the value does not fit the topic's column types."""
-    if columns.key_type == "string" and key is not None:
-        _check_utf8(key, "key", where)
-    if columns.value_type == "string" and value is not None:
-        _check_utf8(value, "value", where)
-    if columns.value_type == "json" and value is not None:
-        check_json_text(value, where)
-
-
-def _check_utf8(data: bytes, what: str, where: str) -> None:
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{where}: the topic's {what}s must be strings, but this {what} is not UTF-8") from error
 
 
 def _check_fields(message: Mapping[str, Any], where: str) -> None:
@@ -275,14 +258,14 @@ def _key(message: Mapping[str, Any], where: str) -> bytes | None:
     return None if key is None else _encode(key, where)
 
 
-def _value(message: Mapping[str, Any], columns: Columns, where: str) -> tuple[bytes | None, bool]:
+def _value(message: Mapping[str, Any], schema: MessageSchema, where: str) -> tuple[bytes | None, bool]:
     """The bytes to store, and whether they are JSON text. In a topic of JSON a string is a JSON string."""
     if "value_base64" in message:
         return decode_base64(message["value_base64"], f"{where}: value_base64"), False
     value = message.get("value")
     if value is None:
         return None, False
-    if isinstance(value, str) and columns.value_type != "json":
+    if isinstance(value, str) and not schema.is_json:
         return _encode(value, where), False
     try:
         # A copy: what orjson returns holds on to the kilobytes in which it was written.

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from filer.errors import InvalidInput
 from filer.format.headers import wrong_headers
-from filer.format.schema import KeyType, ValueType, rows_schema
 from filer.json_texts import LARGE_BYTES, not_json, parsed_size_checked
 from filer.uploads import Claim
 from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
@@ -26,7 +25,7 @@ JSON_HEADER = ("content-type", b"application/json")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The messages of one publish, in the columns of `rows_schema`. `claims` are the unverified references, by row.
+    """The messages of one publish, in the columns that producers give. `claims` are the unverified references, by row.
 
     `grown_bytes`: so many bytes they have that their body did not have.
     """
@@ -34,20 +33,6 @@ class Rows:
     batch: pa.RecordBatch
     claims: Sequence[tuple[int, Claim]] = ()
     grown_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The column types of a topic, and when the rows came."""
-
-    key_type: KeyType
-    value_type: ValueType
-    received_us: int = 0
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the rows."""
-        return rows_schema(self.key_type, self.value_type)
 
 
 def json_values_checked(values: pa.Array) -> Steps[None]:

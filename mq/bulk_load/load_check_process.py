@@ -23,6 +23,7 @@ from filer.bulk_load.load_check import FileClaim, check_load_file
 from filer.bulk_load.load_segment import LoadSegment
 from filer.bulk_load.row_group_lots import Ranges
 from filer.errors import LoadRefused
+from filer.format.schema import MessageSchema
 from filer.refused_imports import keep_pandas_out
 
 NICENESS = 10
@@ -52,8 +53,10 @@ def _check(job: Any, jobs: BinaryIO, answers: BinaryIO, cpu_seconds: float) -> d
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         return parts
 
+    # Of a schema the job has the id.
+    about = {**job["segment"], "schema": MessageSchema.of(*job["segment"]["schema"].split("/"))}
     try:
-        check_load_file(read, FileClaim(**job["claim"]), LoadSegment(**job["segment"]))
+        check_load_file(read, FileClaim(**job["claim"]), LoadSegment(**about))
     except LoadRefused as error:
         return {"refused": str(error)}
     except MemoryError:

@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -153,9 +154,8 @@ class LoadChecker:
 
     async def _check(self, process: asyncio.subprocess.Process, file: PinnedFile) -> float:
         try:
-            answer = await self._ask(
-                process, orjson.dumps({"claim": asdict(file.claim), "segment": asdict(file.segment)})
-            )
+            job = {"claim": asdict(file.claim), "segment": asdict(file.segment)}
+            answer = await self._ask(process, orjson.dumps(job, default=attrgetter("id")))
             for _ in range(_MOST_READS):
                 if "need" not in answer:
                     break

@@ -16,12 +16,13 @@ from filer.bulk_load.load_check import FileClaim
 from filer.bulk_load.load_segment import LoadSegment, writer_of
 from filer.clock import Clock
 from filer.errors import CorruptFile, LoadRefused, ObjectExists, ObjectNotFound, OutcomeUnknown
-from filer.format.segment_file import Footer
+from filer.format.segment_file import Footer, encode
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, fetch_footer
 from filer.stores.store import ObjectInfo, Store
+from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import Load, TopicState
 from filer.upkeep.index_snapshots import create_snapshot
 from leader.transitions import SealedEnd
@@ -89,8 +90,7 @@ class LoadFolders:
                 raise LoadRefused(f"{info.key}: it is in the segment's folder and not among the files of the load")
             listed[info.key] = info
         slots = load.ranges[segment]
-        config = state.config
-        about = LoadSegment(load.id, segment, *slots, load.reserved_us, config.key_type, config.value_type)
+        about = LoadSegment(load.id, segment, *slots, load.reserved_us, schema_of(state))
         for key, file in wanted.items():
             found = listed.get(key) or await self._head(key)
             if found.size_bytes != file.size_bytes:
@@ -128,12 +128,12 @@ class LoadFolders:
     async def _close(
         self, state: TopicState, load: Load, segment: int, files: Sequence[PinnedFile], end: int
     ) -> SealedEnd:
-        ref = SegmentRef(state.topic, segment, state.config.key_type, state.config.value_type)
+        ref = SegmentRef(state.topic, segment, schema_of(state))
         last = await self._until_known(lambda: fetch_footer(self._store, files[-1].key)) if files else None
         footer = Footer(
             segment, end, 0, writer_of(load.id), 0, 0, sealed=True, previous="" if last is None else last[0].link
         )
-        seal = bytes(ref.encode(ref.no_messages, footer))
+        seal = bytes(encode(ref.schema.in_file(ref.schema.no_messages), footer))
         size_bytes = await self._until_known(lambda: self._put_seal(ref.key(FileName(end)), seal, footer))
         index = _index_of(files, load.reserved_us)
         index.append(FileFacts(FileName(end), end, size_bytes, 0, 0, sealed=True, start=end))

@@ -7,8 +7,7 @@ import orjson
 import pyarrow as pa
 
 from filer.format.headers import DELIVER_AT, EXPIRES_AT
-from filer.format.schema import TOPIC_FIELD, rows_schema
-from filer.topic.topic_config import TopicConfig
+from filer.format.schema import TOPIC_FIELD, MessageSchema
 from filer.uploads import Reference
 from mq.base.errors import InvalidReference
 
@@ -21,7 +20,7 @@ REDRIVEN_GROUP = "braid-redriven-group"
 _Headers = list[tuple[str, bytes]]
 
 
-def dead_letter(row: pa.Table, config: TopicConfig, about: Mapping[str, str]) -> pa.RecordBatch:
+def dead_letter(row: pa.Table, schema: MessageSchema, about: Mapping[str, str]) -> pa.RecordBatch:
     """The one message of `row` as a dead letter, with headers that tell why, and of which member if it was a member's.
 
     A payload by reference lies with the topic of the message. So its letter has no value, but tells the reference.
@@ -32,10 +31,12 @@ def dead_letter(row: pa.Table, config: TopicConfig, about: Mapping[str, str]) ->
         headers.append((MEMBER, row[TOPIC_FIELD.name][0].as_py().encode()))
     if (reference := row["_ref"][0].as_py()) is not None:
         headers.append((PAYLOAD, orjson.dumps(reference)))
-    return _rows(row, config, [headers], [None])
+    return _rows(row, schema, [headers], [None])
 
 
-def redriven(rows: pa.Table, config: TopicConfig, group: str, references: Sequence[Reference | None]) -> pa.RecordBatch:
+def redriven(
+    rows: pa.Table, schema: MessageSchema, group: str, references: Sequence[Reference | None]
+) -> pa.RecordBatch:
     """Dead letters as they are published again: as they came, but without a delay or an expiry of their own."""
     headers = [
         [
@@ -48,7 +49,7 @@ def redriven(rows: pa.Table, config: TopicConfig, group: str, references: Sequen
         ]
         for index in range(rows.num_rows)
     ]
-    return _rows(rows, config, headers, [None if each is None else each.to_row() for each in references])
+    return _rows(rows, schema, headers, [None if each is None else each.to_row() for each in references])
 
 
 def payload_of(headers: Iterable[tuple[str, bytes]] | None) -> Reference | None:
@@ -86,14 +87,13 @@ def _headers_of(rows: pa.Table, index: int) -> _Headers:
 
 
 def _rows(
-    rows: pa.Table, config: TopicConfig, headers: list[_Headers], references: list[dict[str, Any] | None]
+    rows: pa.Table, schema: MessageSchema, headers: list[_Headers], references: list[dict[str, Any] | None]
 ) -> pa.RecordBatch:
-    schema = rows_schema(config.key_type, config.value_type)
     made: dict[str, list[Any]] = {"headers": headers, "_ref": references}
     columns = [
         pa.array(made[field.name], field.type)
         if field.name in made
         else rows[field.name].combine_chunks().cast(field.type)
-        for field in schema
+        for field in schema.published
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema.published)

@@ -7,6 +7,7 @@ import pyarrow as pa
 from filer.errors import InvalidConfig
 from filer.event_log import EventLog
 from filer.format.requests import RequestId
+from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import TopicState
 from groups.queue.progress import QueueProgress
 from groups.records import Dying
@@ -43,8 +44,8 @@ def own_topic_refused(topic: str) -> InvalidConfig:
 
 def check_types(source: TopicState, letters: TopicState) -> None:
     """Raise `InvalidConfig` unless a topic takes the messages of that one as they are, as its dead letters."""
-    wanted, given = letters.config, source.config
-    if (wanted.key_type, wanted.value_type) != (given.key_type, given.value_type):
+    wanted, given = schema_of(letters), schema_of(source)
+    if wanted.id != given.id:
         raise InvalidConfig(
             f"dead letters of topic {source.topic!r} cannot go to {letters.topic!r}: its keys are {wanted.key_type} "
             f"and its values {wanted.value_type}, not {given.key_type} and {given.value_type}; name another topic in "
@@ -97,8 +98,7 @@ class DeadLetters:
         try:
             found = await self._topics.topic(name)
         except NotFound:
-            config = source.state.config
-            settings = {"key_type": config.key_type, "value_type": config.value_type}
+            settings = {"key_type": source.schema.key_type, "value_type": source.schema.value_type}
             found, _ = await self._administration.put(name, settings)
         if found.state.is_grouped:
             raise topic_group_refused(name)
@@ -122,6 +122,6 @@ class DeadLetters:
             ORIGIN: f"{dying.segment}-{offset}",
             DELIVERIES: str(dying.delivery),
         }
-        rows = dead_letter(row, letters.state.config, about)
+        rows = dead_letter(row, letters.schema, about)
         sequence = dying.sequence + offset - dying.start
         await letters.publisher.publish_rows(rows, rows.nbytes, RequestId(f"group {progress.id}", sequence))

@@ -173,7 +173,7 @@ class Redriver:
         pages = [page async for page in _letters(reader, redriving.letters)]
         rows, references = await self._with_payloads(view, group, pages)
         if references:
-            batch = _rows_of(view, rows, redriven(rows, view.state.config, group, references))
+            batch = _rows_of(view, rows, redriven(rows, view.runtime.schema, group, references))
             request = view.request_of(RequestId(f"redrive {redrives.producer}", redriving.sequence))
             await view.runtime.publisher.publish_rows(batch, batch.nbytes, request)
         _log.info("dead_letters_redriven", topic=view.topic, group=group, messages=len(references))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from filer.format.schema import log_schema
+from filer.topic.topic_schema import schema_of
 from mq.http.render import Part
 from mq.limits.steps import Steps
 from mq.topic.run import Run
@@ -25,8 +25,7 @@ SEGMENT = pa.field("segment", pa.int64(), nullable=False)
 
 def arrow_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """An Arrow IPC stream of the runs with a column `segment` in front."""
-    columns = log_schema(state.config.key_type, state.config.value_type, grouped=state.is_grouped)
-    return arrow_stream(pa.schema([SEGMENT, *columns]), [(run, [segment_column(run)]) for run in runs])
+    return arrow_stream(pa.schema([SEGMENT, *schema_of(state).log]), [(run, [segment_column(run)]) for run in runs])
 
 
 def arrow_stream(schema: pa.Schema, runs: Sequence[tuple[Run, Sequence[pa.Array]]]) -> Steps[Sequence[Part]]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from filer.format.schema import MessageSchema
 from filer.topic.topic_state import TopicState
 from mq.bodies.arrow_body import decode_arrow
 from mq.bodies.json_body import decode_json, decode_ndjson
-from mq.bodies.rows import Columns, Rows
+from mq.bodies.rows import Rows
 from mq.http.arrow_stream import arrow_page
 from mq.http.render import Part, json_page, ndjson_page
 from mq.http.reply import JSON
@@ -52,16 +53,17 @@ class Format:
     """A media type and what can be done in it.
 
     `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of the
-    body of a publish. A body above `inline_decode_bytes` is decoded a step at a time, with the first step in a thread
-    if the interpreter has no part in that: at once it would block the event loop for longer than that costs.
-    `publish_schema` is the body in OpenAPI. `page` renders runs of messages; with `page_tells_about` its body also says
-    where the next page begins, else headers do. `stream` writes a subscription.
+    body of a publish, of the topic's schema, and of when it was received. A body above `inline_decode_bytes` is decoded
+    a step at a time, with the first step in a thread if the interpreter has no part in that: at once it would block the
+    event loop for longer than that costs. `publish_schema` is the body in OpenAPI. `page` renders runs of messages;
+    with `page_tells_about` its body also says where the next page begins, else headers do. `stream` writes a
+    subscription.
     """
 
     media_type: str
     aliases: Sequence[str] = ()
     is_json: bool = False
-    decode: Callable[[bytes, Columns], Steps[Rows]] | None = None
+    decode: Callable[[bytes, MessageSchema, int], Steps[Rows]] | None = None
     inline_decode_bytes: int = 0
     publish_schema: Mapping[str, Any] = field(default_factory=lambda: _BINARY)
     page: Callable[[TopicState, Sequence[Run], dict[str, Any]], Steps[Sequence[Part]]] | None = None

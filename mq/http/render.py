@@ -11,10 +11,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import TOPIC_FIELD
+from filer.format.schema import TOPIC_FIELD, MessageSchema
 from filer.json_texts import MOST_PARSED_BYTES, parsed_bytes
 from filer.times import rfc3339_texts
-from filer.topic.topic_config import TopicConfig
+from filer.topic.topic_schema import schema_of
 from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
 from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 from mq.topic.run import Run
@@ -40,8 +40,8 @@ class MessageRenderer:
     Large texts go to `large`, which puts them into the messages or keeps them for what is written of these.
     """
 
-    def __init__(self, topic: str, config: TopicConfig, large: LargeTexts | None = None) -> None:
-        self._topic, self._json_values = topic, config.value_type == "json"
+    def __init__(self, topic: str, schema: MessageSchema, large: LargeTexts | None = None) -> None:
+        self._topic, self._is_json = topic, schema.is_json
         self._large = InPlace() if large is None else large
         self._aside: list[tuple[str, memoryview]] = []
 
@@ -104,7 +104,7 @@ class MessageRenderer:
         self._put_text(message, "key", key)
         if ref is not None:
             message["ref"] = {**ref, "url": f"/v1/topics/{self._topic}/messages/{message['id']}/payload"}
-        elif value is not None and (self._json_values or (headers and ("content-type", JSON_TYPE) in headers)):
+        elif value is not None and (self._is_json or (headers and ("content-type", JSON_TYPE) in headers)):
             self._put_json(message, value)
         else:
             self._put_text(message, "value", value)
@@ -241,7 +241,7 @@ class Written:
 def json_message(state: "TopicState", run: Run) -> Steps[Sequence[Part]]:
     """The first message of a run as one JSON object."""
     large = Aside()
-    for message in MessageRenderer(state.topic, state.config, large).in_steps(run):
+    for message in MessageRenderer(state.topic, schema_of(state), large).in_steps(run):
         if message is not None:
             return large.fill(orjson.dumps(message))
         yield
@@ -265,7 +265,7 @@ def json_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -
 def ndjson_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """One message a line, run by run."""
     large, written = Aside(), Written()
-    renderer = MessageRenderer(state.topic, state.config, large)
+    renderer = MessageRenderer(state.topic, schema_of(state), large)
     for run in runs:
         for message in renderer.in_steps(run):
             if message is None:
@@ -287,7 +287,7 @@ def _in_time_order(state: "TopicState", runs: Sequence[Run]) -> Steps[Iterable[S
     None comes before those of a predecessor, even if clocks differed.
     """
     large = Aside()
-    renderer = MessageRenderer(state.topic, state.config, large)
+    renderer = MessageRenderer(state.topic, schema_of(state), large)
     by_segment: dict[int, list[Run]] = {}
     for run in runs:
         by_segment.setdefault(run.segment, []).append(run)

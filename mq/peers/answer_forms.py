@@ -105,7 +105,7 @@ Outcomes = Sequence[list[Position] | Refusal]
 
 @dataclass(frozen=True, slots=True)
 class TailPage:
-    """Messages of a segment from an offset on, in the columns of `log_schema`, as its owner has them.
+    """Messages of a segment from an offset on, in the columns of `MessageSchema.log`, as its owner has them.
 
     `end` is the offset after the last of them. `sealed`: no more messages follow. `stored_bytes` is the size of all
     files of the segment, as they were stored.

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive messages of one segment, in the columns of `log_schema`; `end` is the offset after the last one.
+    """Consecutive messages of one segment, in the columns of `MessageSchema.log`; `end` is the offset behind them.
 
     `size_bytes` is what they take. It is remembered: Arrow takes long to tell it.
     """

@@ -22,10 +22,11 @@ from filer.errors import (
     UnreadableObject,
 )
 from filer.format.requests import Position, RequestId
-from filer.format.schema import TOPIC_FIELD, rows_schema
+from filer.format.schema import TOPIC_FIELD
 from filer.segment.cut_rows import CutRows
 from filer.segment.next_file import Payload, Single, columns_of
 from filer.slots import SLOTS, slot_of
+from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.errors import PublishIncomplete, Repeatable
 from mq.topic.publish_deadlines import DeadlineGroup, PublishDeadlines
@@ -116,7 +117,7 @@ class TopicPublisher:
         check_end: Callable[[int], Awaitable[None]],
         take_up: Callable[[Sequence[int]], Awaitable[bool]],
     ) -> None:
-        self._state, self._deadlines = state, deadlines
+        self._state, self._schema, self._deadlines = state, schema_of(state), deadlines
         self._broker, self._clock, self._clustered = broker, clock, clustered
         self._appender_of, self._watch = appender_of, watch
         self._fault_of, self._check_end, self._take_up = fault_of, check_end, take_up
@@ -125,7 +126,7 @@ class TopicPublisher:
 
     def apply(self, state: TopicState) -> None:
         """Publish by that state from now on."""
-        self._state = state
+        self._state, self._schema = state, schema_of(state)
         self.reroute()
 
     def reroute(self) -> None:
@@ -222,7 +223,7 @@ class TopicPublisher:
         if any(appender is None or not appender.is_open for appender in appenders):
             return []
         group = self._deadlines.group()
-        schema = rows_schema(self._state.config.key_type, self._state.config.value_type)
+        schema = self._schema.published
         shares = [[singles[number] for number in numbers] for numbers in numbers_of.values()]
         # All that could fail comes before the first is appended.
         payloads: list[Payload] = [own[0] if len(own) == 1 else columns_of(own, schema) for own in shares]

@@ -114,7 +114,7 @@ class TopicReader:
         tail = self._reads.tail(segment_id)
         table = tail.read(offset, max_rows=max_rows, max_bytes=max_bytes) if tail is not None else None
         if table is None and self._streaming and tail is not None and offset == tail.end:
-            return Run.of(segment_id, offset, self._runtime.ref(segment_id).no_messages)
+            return Run.of(segment_id, offset, self._runtime.ref(segment_id).schema.no_messages)
         if table is None:
             # Taken before the files are read: messages stored during that read would otherwise be missed.
             table = self._reads.read_unstored(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
@@ -129,7 +129,7 @@ class TopicReader:
             try:
                 table = await self._from_files_or_owner(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
             except NoRoom:
-                table = self._runtime.ref(segment_id).no_messages
+                table = self._runtime.ref(segment_id).schema.no_messages
             size_bytes = table.nbytes if table.num_rows else 0
         # After retention the first message may lie behind `offset`.
         first = table["_offset"][0].as_py() if table.num_rows else offset

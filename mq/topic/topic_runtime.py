@@ -11,6 +11,7 @@ from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, check_end
 from filer.segment.writer.segment_writer import SegmentWriter
 from filer.stores.store_time import Moment
+from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import Segment, TopicState
 from mq.base.single_flight import SingleFlight
 from mq.forwarding.remote_segments import RemoteSegments
@@ -49,7 +50,7 @@ class TopicRuntime:
         on_read: Callable[[TopicState], None] = lambda state: None,
         take_over: Callable[[str, Set[int]], Awaitable[None]],
     ) -> None:
-        self.state = state
+        self.state, self.schema = state, schema_of(state)
         self._services, self._take_over, self._on_read = services, take_over, on_read
         self._news = Wakeup()
         self._refresh = SingleFlight(self._read_record, services.clock, name=f"read the record of {state.topic}")
@@ -142,14 +143,13 @@ class TopicRuntime:
         segment = self.state.segment(segment_id)
         if segment is not None:
             return SegmentRef.of(self.state, segment)
-        config = self.state.config
-        return SegmentRef(self.topic, segment_id, config.key_type, config.value_type, grouped=self.state.is_grouped)
+        return SegmentRef(self.topic, segment_id, self.schema)
 
     def apply(self, state: TopicState) -> None:
         """Take over a newer state: open writers for new segments of this broker, and wake everyone who waits."""
         if state.version <= self.state.version:
             return
-        before, self.state = self.state, state
+        before, self.state, self.schema = self.state, state, schema_of(state)
         self.reads.apply(state)
         self._give_up(before)
         present = {segment.id for segment in state.segments}

@@ -32,7 +32,7 @@ class TrafficMeter:
         self._slots_are_known = False
 
     def count(self, rows: Rows, size_bytes: int) -> None:
-        """Count a stored file's messages, in the columns of `log_schema`."""
+        """Count a stored file's messages, in the columns of `MessageSchema.log`."""
         self._messages += rows.num_rows
         self._bytes += size_bytes
         if self._slots is not None and self._clock.monotonic_seconds() >= self._slots_due_seconds:

@@ -7,8 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from filer.errors import EtagMismatch, InvalidInput, ObjectExists, ObjectNotFound
-from filer.topic.topic_config import TopicConfig
+from filer.format.schema import MessageSchema
+from filer.topic.topic_schema import schema_of
 from pipeline.errors import JobFailed
 from pipeline.export.choices import IcebergTarget
 from pipeline.export.export import Export, Opened, with_stores
@@ -160,9 +163,9 @@ def _check_place(target: IcebergTarget, export: Export, table: "Table") -> None:
 def _widen(export: Export, table: "Table") -> None:
     """Earlier versions had `int` for unsigned integers of 32 bits, which does not hold all of them."""
     if export.columns.are_stored_otherwise:
-        config = with_stores(export, partial(config_of, export))
+        schema = with_stores(export, partial(message_schema, export))
         with table.update_schema() as update:
-            update.union_by_name(export.columns.arrow_schema(config.key_type, config.value_type))
+            update.union_by_name(export.columns.arrow_schema(schema))
 
 
 def _catalog(target: IcebergTarget, export: Export) -> "Catalog":
@@ -206,13 +209,13 @@ def _create_in(catalog: "Catalog", identifier: tuple[str, str], export: Export) 
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import IdentityTransform
 
-    config = with_stores(export, partial(config_of, export))
+    messages = with_stores(export, partial(message_schema, export))
     location = with_stores(export, location_of)
     # A commit that is retried on top of another export's commit would add the same messages twice.
     properties = {"commit.retry.num-retries": "0"}
     if not export.columns.are_those_of_messages:
         # pyiceberg chooses the ids of fields. The table and its partitions are there at once.
-        schema = export.columns.arrow_schema(config.key_type, config.value_type)
+        schema = export.columns.arrow_schema(messages)
         transaction = catalog.create_table_transaction(identifier, schema, location=location, properties=properties)
         with transaction.update_spec() as update:
             update.add_identity("segment")
@@ -220,25 +223,26 @@ def _create_in(catalog: "Catalog", identifier: tuple[str, str], export: Export) 
     by_segment = PartitionField(source_id=_SEGMENT_ID, field_id=1000, transform=IdentityTransform(), name="segment")
     return catalog.create_table(
         identifier,
-        _schema(config),
+        _schema(messages),
         location=location,
         partition_spec=PartitionSpec(by_segment),
         properties=properties,
     )
 
 
-async def config_of(export: Export, opened: Opened) -> TopicConfig:
-    """The configuration of the topic. Raises as `read_topic`."""
-    return (await read_topic(opened.source, opened.clock, export.topic)).config
+async def message_schema(export: Export, opened: Opened) -> MessageSchema:
+    """What the messages of the topic are. Raises as `read_topic`."""
+    return schema_of(await read_topic(opened.source, opened.clock, export.topic))
 
 
-def _schema(config: TopicConfig) -> "Schema":
+def _schema(messages: MessageSchema) -> "Schema":
     """The segment and the columns of a segment file, in Iceberg's types."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import BinaryType, LongType, MapType, NestedField, StringType, StructType, TimestamptzType
 
-    key_type = BinaryType() if config.key_type == "binary" else StringType()
-    value_type = BinaryType() if config.value_type == "binary" else StringType()
+    key, value = (
+        StringType() if pa.types.is_string(messages.log.field(name).type) else BinaryType() for name in ("key", "value")
+    )
     headers = MapType(key_id=10, key_type=StringType(), value_id=11, value_type=BinaryType(), value_required=False)
     ref = StructType(
         NestedField(12, "uri", StringType(), required=False),
@@ -250,8 +254,8 @@ def _schema(config: TopicConfig) -> "Schema":
         NestedField(_SEGMENT_ID, "segment", LongType(), required=False),
         NestedField(2, "_offset", LongType(), required=True),
         NestedField(3, "_timestamp", TimestamptzType(), required=True),
-        NestedField(4, "key", key_type, required=False),
-        NestedField(5, "value", value_type, required=False),
+        NestedField(4, "key", key, required=False),
+        NestedField(5, "value", value, required=False),
         NestedField(6, "event_time", TimestamptzType(), required=False),
         NestedField(7, "headers", headers, required=False),
         NestedField(8, "_ref", ref, required=False),

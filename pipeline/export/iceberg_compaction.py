@@ -25,12 +25,12 @@ from pipeline.export.export import Export, Opened, state_of, with_stores
 from pipeline.export.export_files import BUFFER_BYTES, Encoder
 from pipeline.export.iceberg_catalog import (
     RUN_PROPERTY,
-    config_of,
     existing_table,
     failures,
     first_line,
     library_errors,
     location_of,
+    message_schema,
     plain,
     point_to,
 )
@@ -149,8 +149,7 @@ def _replace(
 ) -> None:
     from pyiceberg.exceptions import CommitFailedException, ValidationException
 
-    config = with_stores(export, partial(config_of, export))
-    schema = export.columns.arrow_schema(config.key_type, config.value_type)
+    schema = export.columns.arrow_schema(with_stores(export, partial(message_schema, export)))
     files = [file for group in groups for file in group.files]
     paths = workers.run(
         groups, partial(_rewrite, export, schema), files=len(files), size_bytes=sum(file.size_bytes for file in files)

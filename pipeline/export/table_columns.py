@@ -12,7 +12,7 @@ from braidmq.errors import InvalidArgument
 from braidmq.json_rows.decoding import read_rows
 from braidmq.json_rows.refusal import Refusal
 from filer.errors import InvalidInput
-from filer.format.schema import KeyType, ValueType, log_schema
+from filer.format.schema import MessageSchema
 from pipeline.export.iceberg_types import read_types, stored_types
 
 SEGMENT_FIELD = pa.field("segment", pa.int64())
@@ -67,10 +67,9 @@ class TableColumns:
         members = {f"{_MEMBER}{field.name}": f"{_MEMBER}{_described(field)}" for field in self.schema}
         return tuple(members.get(name, name) for name in self.names)
 
-    def arrow_schema(self, key_type: KeyType, value_type: ValueType) -> pa.Schema:
-        """The columns of the table for a topic of those types."""
-        nothing = log_schema(key_type, value_type).empty_table()
-        return self.shape(nothing.add_column(0, SEGMENT_FIELD, pa.array([], pa.int64()))).rows.schema
+    def arrow_schema(self, schema: MessageSchema) -> pa.Schema:
+        """The columns of the table for a topic of that schema."""
+        return self.shape(schema.no_messages.add_column(0, SEGMENT_FIELD, pa.array([], pa.int64()))).rows.schema
 
     def shape(self, messages: pa.Table) -> Shaped:
         """The rows of the table for these messages. Values are never changed to fit."""

@@ -66,11 +66,10 @@ def _files(source: Source, plan: TablePlan, segments: Sequence[LoadSegment]) -> 
     """Cut the rows by slots. Each segment keeps the order of the source."""
     file_bytes = min(FILE_BYTES, BUFFERED_BYTES // len(segments))
     writers = [LoadWriter(segment, file_bytes=file_bytes) for segment in segments]
-    types = segments[0].key_type, segments[0].value_type
     row = 0
     for table in _tables(source):
         for messages in message_tables(table, replace(plan, first_row=row), slice_bytes=_SLICE_BYTES):
-            slots = slots_of_rows(as_rows(messages, *types), row)
+            slots = slots_of_rows(as_rows(messages, segments[0].schema), row)
             row += messages.num_rows
             for segment, writer in zip(segments, writers, strict=True):
                 in_segment = pa.array((slots >= segment.start_slot) & (slots < segment.stop_slot))

@@ -20,6 +20,7 @@ from braidmq.transport.problems import json_of
 from braidmq.transport.transport import Call, Transport
 from filer.bulk_load.load_files import LoadFile
 from filer.bulk_load.load_segment import LoadSegment
+from filer.format.schema import MessageSchema
 
 COMMIT_SECONDS = 900.0
 """How long brokers may take to check all files of a bulk load."""
@@ -156,8 +157,8 @@ def check_committed(known: CommittedLoad, rows: int) -> CommittedLoad:
 
 def _load_segments(reserved: ReservedLoad, topic: Topic) -> list[LoadSegment]:
     time_us = microseconds(reserved.timestamp)
-    types = topic.config["key_type"], topic.config["value_type"]
+    schema = MessageSchema.of(topic.config["key_type"], topic.config["value_type"])
     return [
-        LoadSegment(reserved.load, each.segment, *each.range, time_us, *types, digests=reserved.digests)
+        LoadSegment(reserved.load, each.segment, *each.range, time_us, schema, digests=reserved.digests)
         for each in reserved.segments
     ]

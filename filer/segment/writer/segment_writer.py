@@ -38,7 +38,7 @@ MOST_LINKS = 32
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that has just been stored, with its rows in the columns of `log_schema`, now or later."""
+    """A file that has just been stored, with its rows in the columns of `MessageSchema.log`, now or later."""
 
     segment: int
     facts: FileFacts

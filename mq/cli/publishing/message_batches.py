@@ -11,11 +11,12 @@ import pyarrow as pa
 from braidmq import Message, Reference, Topic
 from filer.clock import SystemClock
 from filer.errors import InvalidInput
+from filer.format.schema import MessageSchema
 from filer.times import EPOCH
 from mq.base import exact_json
 from mq.base.errors import Malformed
 from mq.bodies.json_body import rows_of
-from mq.bodies.rows import JSON_HEADER, Columns
+from mq.bodies.rows import JSON_HEADER
 from mq.cli.failures import CommandFailed
 from mq.cli.publishing.batches import Batch, blocks
 from mq.cli.publishing.input_stream import InputStream
@@ -34,7 +35,7 @@ class Payload(NamedTuple):
 
 def message_batches(stream: InputStream, topic: Topic) -> Iterator[Batch]:
     """Each line is a message for that topic. Raises `CommandFailed` with the line that is none."""
-    columns = Columns(topic.config["key_type"], topic.config["value_type"], SystemClock().now_us())
+    schema, received_us = MessageSchema.of(topic.config["key_type"], topic.config["value_type"]), SystemClock().now_us()
     for first, lines in blocks(stream):
         messages: list[tuple[str, Any]] = []
         payloads: list[Payload] = []
@@ -42,21 +43,21 @@ def message_batches(stream: InputStream, topic: Topic) -> Iterator[Batch]:
         for number, line in enumerate(lines, first):
             if line and not line.isspace():
                 where = f"{stream.name}, line {number}"
-                message = _message(line, columns, where)
+                message = _message(line, schema, where)
                 if "ref" in message:
                     payloads.append(Payload(len(messages), _referring(message, where)))
                     message = {**{name: each for name, each in message.items() if name != "ref"}, "value": None}
                 messages.append((where, {name: each for name, each in message.items() if name not in _OF_THE_LOG}))
                 numbers.append(number)
         try:
-            rows = at_once(rows_of(messages, columns)).batch
+            rows = at_once(rows_of(messages, schema, received_us)).batch
         except (InvalidInput, Malformed) as error:
             raise CommandFailed(str(error)) from error
         table = pa.Table.from_batches([rows.select(["key", "value", "headers", "event_time"])])
         yield Batch(table, "key", "value", lines=numbers, is_message=True, payloads=payloads)
 
 
-def _message(line: bytes, columns: Columns, where: str) -> dict[str, Any]:
+def _message(line: bytes, schema: MessageSchema, where: str) -> dict[str, Any]:
     try:
         message = exact_json.loads(line)
     except orjson.JSONDecodeError as error:
@@ -65,7 +66,7 @@ def _message(line: bytes, columns: Columns, where: str) -> dict[str, Any]:
         raise CommandFailed(f"{where}: a message is a JSON object, as mq subscribe --json prints it")
     headers, name = message.get("headers"), JSON_HEADER[0]
     is_declared = isinstance(headers, dict) and headers.get(name) == JSON_HEADER[1].decode()
-    if is_declared and columns.value_type != "json" and isinstance(message.get("value"), str):
+    if is_declared and not schema.is_json and isinstance(message.get("value"), str):
         # Readers are shown a JSON string where the stored text, which the header declares as JSON, is one.
         text = orjson.dumps(message.pop("value"))
         message["value_base64"] = b64encode(text).decode()

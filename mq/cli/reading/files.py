@@ -6,7 +6,6 @@ import typer
 
 from braidmq import AsyncClient, SegmentFile
 from filer.clock import SystemClock
-from filer.topic.topic_config import TopicConfig
 from mq.cli.connect import with_client
 from mq.cli.failures import CommandFailed
 from mq.cli.input.moments import Start, start_of
@@ -56,14 +55,14 @@ def cat(
     store.
     """
     # Only this command reads messages, for which it needs Arrow.
-    from mq.cli.reading.message_forms import Columns, form_of
+    from mq.cli.reading.message_forms import form_of
+    from mq.cli.reading.output import schema_of
     from mq.cli.reading.segment_files import tables_of
 
     begin = _begin(start)
 
     async def work(client: AsyncClient) -> None:
-        value_type = (await client.topic(topic)).config["value_type"]
-        form = form_of("ndjson", topic, Columns(TopicConfig(value_type=value_type)))
+        form = form_of("ndjson", topic, await schema_of(client, topic))
         async for file in client.files(topic, from_=begin):
             if segment is None or file.segment == segment:
                 for table in tables_of(file):

@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from braidmq import AsyncClient, Message
 from braidmq.consume.signals import stopped_by_signals
+from filer.format.schema import MessageSchema
 from mq.cli.failures import say
 from mq.cli.output import write_text
-from mq.cli.reading.message_forms import Columns, form_of
-from mq.cli.reading.output import columns_of, print_page
+from mq.cli.reading.message_forms import form_of
+from mq.cli.reading.output import print_page, schema_of
 from mq.cli.reading.reading import Form, Membership
 
 _MOST_AT_ONCE = 500
@@ -22,8 +23,8 @@ async def print_as_member(client: AsyncClient, reading: Membership, name: Form) 
     What is written to stdout is done. A process that is killed has committed a part of that at most: it has printed
     whatever a commit covers, and what was printed since then is printed again, here or at another member.
     """
-    columns = await columns_of(client, reading.topic)
-    form = form_of(name, reading.topic, columns)
+    schema = await schema_of(client, reading.topic)
+    form = form_of(name, reading.topic, schema)
     consumer = client.consumer(
         reading.topic, group=reading.group, member_id=reading.member_id, idle_seconds=reading.idle_seconds
     )
@@ -36,7 +37,7 @@ async def print_as_member(client: AsyncClient, reading: Membership, name: Form) 
                 most = _MOST_AT_ONCE if left is None else min(left, _MOST_AT_ONCE)
                 if not (messages := await consumer.take_some(most)):
                     break
-                await print_page(client, reading.topic, rows_of(messages, columns), form)
+                await print_page(client, reading.topic, rows_of(messages, schema), form)
                 left = None if left is None else left - len(messages)
             write_text(form.tail)
             if left == 0:
@@ -45,7 +46,7 @@ async def print_as_member(client: AsyncClient, reading: Membership, name: Form) 
         say(f"{consumer.fenced} segments went to other members before a commit: they print some messages again")
 
 
-def rows_of(messages: Sequence[Message], columns: Columns) -> pa.Table:
+def rows_of(messages: Sequence[Message], schema: MessageSchema) -> pa.Table:
     """Messages as the rows of a page, as brokers give them."""
     values = {
         "_offset": [each.offset for each in messages],
@@ -61,8 +62,6 @@ def rows_of(messages: Sequence[Message], columns: Columns) -> pa.Table:
         ],
         "_topic": [each.topic for each in messages],
     }
-    arrays = [pa.array(values[field.name], field.type) for field in columns.schema]
+    arrays = [pa.array(values[field.name], field.type) for field in schema.log]
     segments = pa.array([each.segment for each in messages], pa.int64())
-    return pa.Table.from_arrays(
-        [segments, *arrays], schema=pa.schema([pa.field("segment", pa.int64()), *columns.schema])
-    )
+    return pa.Table.from_arrays([segments, *arrays], schema=pa.schema([pa.field("segment", pa.int64()), *schema.log]))

@@ -6,7 +6,6 @@ of messages: they take longer to import than a short reading lasts.
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.nulls import nulls_of
-from filer.topic.topic_config import TopicConfig
 from mq.cli.output import shown
 from mq.cli.reading.reading import Form
 
@@ -27,19 +25,6 @@ Messages = Callable[[pa.Table], Iterator[dict[str, object]]]
 
 _ID_WIDTH, _TIME_WIDTH, _TOPIC_WIDTH, _KEY_WIDTH = 16, 27, 24, 24
 _PIPE_WIDTH = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The columns of a topic's messages. With `grouped` they are of a topic group, and each tells its topic."""
-
-    config: TopicConfig
-    grouped: bool = False
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Their types, without the segment."""
-        return log_schema(self.config.key_type, self.config.value_type, grouped=self.grouped)
 
 
 class ValuesForm:
@@ -106,20 +91,20 @@ class TableForm:
 MessageForm = ValuesForm | JsonForm | TableForm
 
 
-def form_of(form: Form, topic: str, columns: Columns) -> MessageForm:
+def form_of(form: Form, topic: str, schema: MessageSchema) -> MessageForm:
     """The formatter for the name `form`."""
     if form in ("lines", "raw"):
         return ValuesForm(end=b"\n" if form == "lines" else b"")
     from mq.http.render import MessageRenderer
 
-    renderer = MessageRenderer(topic, columns.config)
+    renderer = MessageRenderer(topic, schema)
 
     def messages(table: pa.Table) -> Iterator[dict[str, object]]:
         for run in _runs(table):
             yield from renderer.messages(run)
 
     if form == "table":
-        return TableForm(messages, grouped=columns.grouped)
+        return TableForm(messages, grouped=schema.is_grouped)
     return JsonForm(messages, as_list=form == "json")
 
 

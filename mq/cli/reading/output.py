@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from braidmq import AsyncClient, Message, Reference
 from filer.clock import Clock
-from filer.topic.topic_config import TopicConfig
+from filer.format.schema import MessageSchema
 from mq.cli.output import write_out, write_text
-from mq.cli.reading.message_forms import Columns, MessageForm, ValuesForm, form_of
+from mq.cli.reading.message_forms import MessageForm, ValuesForm, form_of
 from mq.cli.reading.read_topic import read
 from mq.cli.reading.reading import Form, Reading
 from mq.cli.terminal_text import TerminalText
@@ -21,7 +21,7 @@ from mq.cli.terminal_text import TerminalText
 
 async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, name: Form) -> None:
     """Print its messages in the form of that name."""
-    form = form_of(name, reading.topic, await columns_of(client, reading.topic))
+    form = form_of(name, reading.topic, await schema_of(client, reading.topic))
     async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
         write_text(form.head)
         try:
@@ -36,18 +36,17 @@ async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, pat
     # Imported here: printing does not need it.
     from mq.cli.reading.parquet_file import ParquetFile
 
-    columns = await columns_of(client, reading.topic)
+    schema = await schema_of(client, reading.topic)
     async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
-        with ParquetFile(path, columns, clock) as file:
+        with ParquetFile(path, schema, clock) as file:
             async for rows in pages:
                 file.write(rows)
 
 
-async def columns_of(client: AsyncClient, topic: str) -> Columns:
-    """The columns of a topic, or of a topic group."""
+async def schema_of(client: AsyncClient, topic: str) -> MessageSchema:
+    """What the messages of a topic, or of a topic group, are."""
     found = await client.topic(topic)
-    config = TopicConfig(key_type=found.config["key_type"], value_type=found.config["value_type"])
-    return Columns(config, grouped=found.group == found.topic)
+    return MessageSchema.of(found.config["key_type"], found.config["value_type"], grouped=found.group == found.topic)
 
 
 async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncGenerator[pa.Table]:

@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filer.clock import Clock
-from filer.format.schema import JSON_TYPE
-from filer.format.segment_file import mark_json
-from mq.cli.reading.message_forms import Columns
+from filer.format.schema import MessageSchema
 
 _SEGMENT = pa.field("segment", pa.int64(), nullable=False)
 # A row group this large is read fast, and is what the writer holds in memory.
@@ -26,13 +24,11 @@ class ParquetFile:
     left. Raises `OSError`.
     """
 
-    def __init__(self, path: Path, columns: Columns, clock: Clock) -> None:
+    def __init__(self, path: Path, schema: MessageSchema, clock: Clock) -> None:
         self._path = path
         self._part = path.with_name(f".{path.name}.{clock.ulid()}.part")
-        self._is_json = columns.config.value_type == "json"
-        schema = pa.schema([_SEGMENT, *columns.schema])
-        value = schema.get_field_index("value")
-        self._schema = schema.set(value, pa.field("value", JSON_TYPE)) if self._is_json else schema
+        self._messages = schema
+        self._schema = pa.schema([_SEGMENT, *schema.in_file(schema.no_messages).schema])
         self._pages: list[pa.Table] = []
 
     def __enter__(self) -> Self:
@@ -66,5 +62,4 @@ class ParquetFile:
             return
         table = pa.concat_tables(self._pages)
         self._pages.clear()
-        rows = mark_json(table) if self._is_json else table
-        self._writer.write_table(rows.cast(self._schema), row_group_size=_GROUP_ROWS)
+        self._writer.write_table(self._messages.in_file(table).cast(self._schema), row_group_size=_GROUP_ROWS)

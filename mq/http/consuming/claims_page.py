@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from filer.format.schema import log_schema
+from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import TopicState
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant
@@ -62,7 +62,7 @@ def json_claims(
 def described_page(state: TopicState, described: Iterable[Described], about: dict[str, Any]) -> Steps[Sequence[Part]]:
     """One JSON object: the messages in the given order, each with what is told of it, and what `about` says."""
     large, written = Aside(), Written()
-    renderer = MessageRenderer(state.topic, state.config, large)
+    renderer = MessageRenderer(state.topic, schema_of(state), large)
     written.add([b'{"messages":['])
     separator = b""
     for told, run in described:
@@ -88,7 +88,7 @@ def arrow_claims(
         [
             SEGMENT,
             pa.field("deliveries", pa.int32(), nullable=False),
-            *log_schema(state.config.key_type, state.config.value_type, grouped=state.is_grouped),
+            *schema_of(state).log,
         ],
         {CLAIMS: orjson.dumps({"claims": claims_of(granted.grants, tokens), **about})},
     )

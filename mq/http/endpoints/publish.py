@@ -16,7 +16,7 @@ from filer import tracing
 from filer.clock import Clock
 from filer.errors import InvalidInput, OutcomeUnknown
 from filer.format.requests import Position, RequestId
-from filer.format.schema import REF, rows_schema
+from filer.format.schema import REF, MessageSchema
 from filer.json_texts import LARGE_BYTES
 from filer.nearest import unknown_name
 from filer.segment.next_file import Single, columns_of
@@ -33,8 +33,8 @@ from mq.base.errors import (
 from mq.bodies.arriving_body import arriving_body
 from mq.bodies.delivery_times import DELIVERY_FIELDS, delivery_headers, delivery_parameters
 from mq.bodies.intake import ClientGone, Intake, as_bytes
-from mq.bodies.json_body import check_types, decode_base64, decode_json_value
-from mq.bodies.rows import Columns, Rows, check_headers, json_string
+from mq.bodies.json_body import decode_base64, decode_json_value
+from mq.bodies.rows import Rows, check_headers, json_string
 from mq.broker import Broker
 from mq.http import producer_sequence
 from mq.http.formats import PUBLISH_FORMATS, Format
@@ -163,7 +163,7 @@ class Publisher:
                 else:
                     if not request.content_type:
                         refuse_envelope(request, body)
-                    single = await self._single(request, body, config)
+                    single = await self._single(request, body, view.runtime.schema)
                     positions = await _publish_single(view, single, len(body), request.id, replicated)
             except (OutcomeUnknown, PublishIncomplete) as error:
                 if request.id is None:
@@ -215,11 +215,11 @@ class Publisher:
             raise Repeatable(error) from error
         return self.acknowledge((position,), begun.size_bytes, begun.began_seconds, replicated=begun.replicated)
 
-    async def _single(self, request: PublishRequest, body: bytes, config: TopicConfig) -> Single:
+    async def _single(self, request: PublishRequest, body: bytes, schema: MessageSchema) -> Single:
         """The one value of a body. A large one is checked in a thread: it would hold up the event loop."""
-        if config.value_type == "binary" or len(body) <= LARGE_BYTES:
-            return single_of(request, body, config, self._broker.clock)
-        work = partial(single_of, request, body, config, self._broker.clock)
+        if schema.takes_all_values or len(body) <= LARGE_BYTES:
+            return single_of(request, body, schema, self._broker.clock)
+        work = partial(single_of, request, body, schema, self._broker.clock)
         return await asyncio.get_running_loop().run_in_executor(self._broker.decode_pool, work)
 
     async def _publish_rows(
@@ -231,9 +231,8 @@ class Publisher:
         intake: Intake,
         replicated: bool,
     ) -> Sequence[Position]:
-        config = view.state.config
-        columns = Columns(config.key_type, config.value_type, self._broker.clock.now_us())
-        rows = await self.decoded(_decoding(request, body_format, body, columns)(), len(body), body_format)
+        decoding = _decoding(request, body_format, body, view.runtime.schema, self._broker.clock.now_us())
+        rows = await self.decoded(decoding(), len(body), body_format)
         return await self.store_rows(view, rows, intake, request.id, replicated=replicated)
 
     async def decoded(self, decode: Steps[Rows], size_bytes: int, body_format: Format) -> Rows:
@@ -280,8 +279,7 @@ async def _publish_single(
     publisher = view.runtime.publisher
     if view.member is None:
         return (await publisher.publish_single(single, size_bytes, request, replicated=replicated),)
-    config = view.state.config
-    row = columns_of([single], rows_schema(config.key_type, config.value_type))
+    row = columns_of([single], view.runtime.schema.published)
     return await publisher.publish_rows(view.rows_of(row), size_bytes, view.request_of(request), replicated=replicated)
 
 
@@ -332,14 +330,17 @@ def refuse_envelope(request: PublishRequest, body: bytes) -> None:
         )
 
 
-def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns: Columns) -> Callable[[], Steps[Rows]]:
+def _decoding(
+    request: PublishRequest, body_format: Format, body: bytes, schema: MessageSchema, received_us: int
+) -> Callable[[], Steps[Rows]]:
     """What makes rows of a body of several messages, or of one in JSON whose key is in the query."""
     if request.is_text:
         raise InvalidInput("Braid-Value is only for a body that is a single value, and not declared as JSON")
     keys = {name: value for name, value in request.parameters.items() if name not in _ANY_PARAMETERS}
     if keys and body_format.media_type == JSON:
         headers = {name: {"base64": base64.b64encode(value).decode()} for name, value in request.headers}
-        return partial(decode_json_value, body, columns, {**delivery_parameters(keys), "headers": headers})
+        fields = {**delivery_parameters(keys), "headers": headers}
+        return partial(decode_json_value, body, schema, fields, received_us)
     for name in keys:
         raise InvalidInput(
             f"parameter {name!r} is only for a body that is a single value; here, each message has its own key"
@@ -349,10 +350,10 @@ def _decoding(request: PublishRequest, body_format: Format, body: bytes, columns
             "Braid-Header-… is only for a body that is a single value; here, each message has its own headers"
         )
     assert body_format.decode is not None
-    return partial(body_format.decode, body, columns)
+    return partial(body_format.decode, body, schema, received_us)
 
 
-def single_of(request: PublishRequest, body: bytes, config: TopicConfig, clock: Clock) -> Single:
+def single_of(request: PublishRequest, body: bytes, schema: MessageSchema, clock: Clock) -> Single:
     """The one value of a body, with its key and its headers. Raises `InvalidInput`."""
     key: bytes | None = None
     headers = request.headers
@@ -366,10 +367,9 @@ def single_of(request: PublishRequest, body: bytes, config: TopicConfig, clock: 
             key = decode_base64(request.parameters["key_base64"], "key_base64")
         elif "key" in request.parameters:
             key = request.parameters["key"].encode()
-    if request.is_text and config.value_type == "json":
+    if request.is_text and schema.is_json:
         body = json_string(body, "the body", most_bytes=2 * len(body) + 2)
-    if config.value_type != "binary" or (key is not None and config.key_type != "binary"):
-        check_types(key, body, Columns(config.key_type, config.value_type), "the body")
+    schema.check(key, body, "the body")
     return Single(key, body, tuple(headers) or None, None)
 
 

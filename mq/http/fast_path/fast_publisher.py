@@ -239,8 +239,8 @@ def _settle(taken: Taken, on_reply: OnReply, reply: Reply, request: str) -> None
 
 def _checked(head: Head, body: bytes, runtime: TopicRuntime, clock: Clock) -> tuple[Single, bool]:
     """The message, and whether it is acknowledged by replicas. Raises what the publish endpoint raises."""
-    config, request = runtime.state.config, head.request
-    replicated = wants_replicated(request.parameters.get("acks"), config)
+    request = head.request
+    replicated = wants_replicated(request.parameters.get("acks"), runtime.state.config)
     if not request.content_type:
         refuse_envelope(request, body)
-    return single_of(request, body, config, clock), replicated
+    return single_of(request, body, runtime.schema, clock), replicated

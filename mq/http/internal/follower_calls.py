@@ -41,7 +41,7 @@ class FollowerCalls:
             raise OutOfTouch(f"{broker.id} has lost touch with the cluster: it takes no more copies")
         entries: list[Accepted] = []
         traces: list[Carrier] = []
-        for part, rows in unpack_parts(body, runtime.ref(asked.segment).rows_schema):
+        for part, rows in unpack_parts(body, runtime.ref(asked.segment).schema.rows):
             entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
             traces += part.traces
             base += part.count

@@ -38,7 +38,7 @@ class OwnerCalls:
             body = await intake.read(receive, None)
             runtime = await topic_at(broker, asked.topic, asked.version)
             writer = _open_writer(runtime, asked.segment)
-            parts = list(unpack_parts(body, runtime.ref(asked.segment).rows_schema))
+            parts = list(unpack_parts(body, runtime.ref(asked.segment).schema.rows))
             # The asking broker, which has the same time limit, is to get our answer first: it names the cause.
             group = broker.forwarded_deadlines.group()
             if any(part.request is not None for part, _ in parts):

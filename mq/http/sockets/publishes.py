@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from filer.errors import OutcomeUnknown
 from filer.format.requests import Position, RequestId
+from filer.format.schema import MessageSchema
 from filer.segment.next_file import Single
 from mq.base.errors import PublishIncomplete, Repeatable
 from mq.bodies.intake import Intake
 from mq.bodies.json_body import rows_of, rows_of_long, single_message
-from mq.bodies.rows import Columns, Rows
+from mq.bodies.rows import Rows
 from mq.broker import Broker
 from mq.http.endpoints.publish import (
     Publisher,
@@ -48,14 +49,14 @@ _JSON, _ARROW = PUBLISH_FORMATS[JSON.encode()], PUBLISH_FORMATS[ARROW.encode()]
 class _Run:
     """Publishes of one message each that have come one behind the other, and are appended together.
 
-    Nothing is awaited while it grows: what held for its first message holds for all. `columns` are those of messages
-    about which nothing else is said, if such messages belong to it; else None.
+    Nothing is awaited while it grows: what held for its first message holds for all. `schema` is the topic's,
+    if messages about which nothing else is said belong to it; else None.
     """
 
-    __slots__ = ("columns", "ids", "replicated", "singles", "size_bytes")
+    __slots__ = ("ids", "replicated", "schema", "singles", "size_bytes")
 
-    def __init__(self, columns: Columns | None, *, replicated: bool) -> None:
-        self.columns, self.replicated = columns, replicated
+    def __init__(self, schema: MessageSchema | None, *, replicated: bool) -> None:
+        self.schema, self.replicated = schema, replicated
         self.ids: list[Id | None] = []
         self.singles: list[Single] = []
         self.size_bytes = 0
@@ -158,9 +159,9 @@ class Publishes:
 
         Raises `InvalidInput`.
         """
-        run, columns = self._run, None if self._run is None else self._run.columns
-        if run is not None and columns is not None and request.fields is NO_FIELDS:
-            single = single_message(request.asked, columns, PUBLISH)
+        run, schema = self._run, None if self._run is None else self._run.schema
+        if run is not None and schema is not None and request.fields is NO_FIELDS:
+            single = single_message(request.asked, schema, 0, PUBLISH)
             if single is None:
                 return False
             run.add(request, single)
@@ -180,13 +181,13 @@ class Publishes:
         if producer_of(request) is not None:
             return False
         is_plain = request.fields is NO_FIELDS
-        columns = Columns(config.key_type, config.value_type, 0 if is_plain else self._broker.clock.now_us())
-        single = single_message(request.asked, columns, PUBLISH)
+        received_us = 0 if is_plain else self._broker.clock.now_us()
+        single = single_message(request.asked, runtime.schema, received_us, PUBLISH)
         run = self._run
         if single is None or (run is not None and run.replicated is not replicated):
             return False
         if run is None:
-            run = self._run = _Run(columns if is_plain else None, replicated=replicated)
+            run = self._run = _Run(runtime.schema if is_plain else None, replicated=replicated)
         run.add(request, single)
         self._waiting.append(request)
         return True
@@ -281,13 +282,13 @@ class Publishes:
         config = view.state.config
         replicated = wants_replicated(acks_of(request), config)
         producer = of_owner(producer_of(request), self._owner)
-        columns = Columns(config.key_type, config.value_type, broker.clock.now_us())
+        decode = _decoding(request, view.runtime.schema, broker.clock.now_us())
         with ExitStack() as stack:
             intake = intake_of(broker, self._topic, self._limit_bytes, wait=config.overflow == "block")
             stack.enter_context(intake)
             await intake.hold(request.size_bytes)
             body_format = _JSON if request.arrow is None else _ARROW
-            rows = await self._publisher.decoded(_rows(request, columns), request.size_bytes, body_format)
+            rows = await self._publisher.decoded(decode, request.size_bytes, body_format)
             self._enter(1)
             if self.share is not None and (taken := self.share.taking(self._topic, request.size_bytes)) is not None:
                 stack.push(partial(_settle, taken))
@@ -360,11 +361,11 @@ def _settle(taken: Taken, _: object, error: BaseException | None, trace: object)
         taken.end(stored=True)
 
 
-def _rows(request: Request, columns: Columns) -> Steps[Rows]:
+def _decoding(request: Request, schema: MessageSchema, received_us: int) -> Steps[Rows]:
     if request.arrow is not None:
         assert _ARROW.decode is not None
         body: Any = request.arrow
-        return _ARROW.decode(body, columns)
+        return _ARROW.decode(body, schema, received_us)
     if request.start:
-        return rows_of_long(request.text, request.start, columns)
-    return rows_of(messages_of(request), columns)
+        return rows_of_long(request.text, request.start, schema, received_us)
+    return rows_of(messages_of(request), schema, received_us)

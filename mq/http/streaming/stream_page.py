@@ -80,7 +80,7 @@ def rendered_runs(
 ) -> Steps[list[list[Part]]]:
     """The parts of each run, each message with the marker behind it."""
     topic, reached, large = view.topic, dict(positions), Aside()
-    renderer = MessageRenderer(topic, view.state.config, large)
+    renderer = MessageRenderer(topic, view.runtime.schema, large)
     pages: list[list[Part]] = []
     for run in runs:
         written = Written()

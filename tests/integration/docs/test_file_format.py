@@ -17,7 +17,7 @@ import pytest
 from filer import keys
 from filer.clock import SystemClock
 from filer.format.requests import RequestId
-from filer.format.schema import KeyType, ValueType
+from filer.format.schema import KeyType, MessageSchema, ValueType
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
 from filer.segment.segment_index import SegmentIndex
@@ -304,7 +304,7 @@ async def typed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Segment
     key_type, value_type = request.param
     clock = SystemClock()
     store = LocalStore(tmp_path, clock=clock)
-    ref, index = SegmentRef(TOPIC, 0, key_type, value_type), SegmentIndex()
+    ref, index = SegmentRef(TOPIC, 0, MessageSchema.of(key_type, value_type)), SegmentIndex()
     for uris in ((), ("uploads/a",)):
         await append(store, ref, index, FILE_ROWS, uris=uris)
     with ThreadPoolExecutor(1) as executor:
@@ -316,7 +316,7 @@ async def typed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Segment
 
 async def test_columns_are_as_documented(typed: tuple[SegmentRef, list[Path]]) -> None:
     ref, paths = typed
-    chosen = {"key": ref.key_type.upper(), "value": ref.value_type.upper()}
+    chosen = {"key": ref.schema.key_type.upper(), "value": ref.schema.value_type.upper()}
     columns = [
         (name.strip("`"), physical, logical, needed) for name, physical, logical, needed, _ in documented("Columns")
     ]

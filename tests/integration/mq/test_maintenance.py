@@ -14,7 +14,7 @@ import pytest
 from filer import keys
 from filer.clock import ManualClock, settle
 from filer.errors import ObjectNotFound, OutcomeUnknown
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.format.segment_file import decode
 from filer.keys import FileName
 from filer.segment.next_file import Single
@@ -522,7 +522,7 @@ async def publish_reference(broker: Broker, upload_id: str, topic: str = "t") ->
     found = await broker.uploads.verify(topic, Claim(upload_id))
     ref = {"uri": found.uri, "size": found.size_bytes, "etag": found.etag, "sha256": None}
     row = {"key": None, "value": None, "event_time": None, "headers": None, "_ref": ref}
-    await runtime.publisher.publish_rows(pa.RecordBatch.from_pylist([row], rows_schema("binary", "binary")), 100)
+    await runtime.publisher.publish_rows(pa.RecordBatch.from_pylist([row], MessageSchema.of().rows), 100)
 
 
 async def test_uploads_go_when_nothing_refers_to_them():

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import ManualClock
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.format.segment_file import decode
 from filer.keys import segments_folder
 from filer.stores.memory_store import MemoryStore
@@ -47,7 +47,7 @@ async def publish(broker: Broker, numbers: range) -> None:
             view = await broker.topics.view(member)
             config = view.state.config
             rows = {"key": b"k%d" % (number % 3), "value": b"%b %d" % (member.encode(), number)}
-            batch = pa.RecordBatch.from_pylist([rows], rows_schema(config.key_type, config.value_type))
+            batch = pa.RecordBatch.from_pylist([rows], MessageSchema.of(config.key_type, config.value_type).rows)
             await view.runtime.publisher.publish_rows(view.rows_of(batch), 20)
 
 

@@ -11,7 +11,7 @@ import pytest
 from filer import keys
 from filer.clock import SystemClock
 from filer.errors import ObjectNotFound
-from filer.format.segment_file import Footer, decode
+from filer.format.segment_file import Footer, decode, encode
 from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef
 from filer.segment.snapshot_format import to_snapshot
@@ -84,7 +84,7 @@ async def test_a_roll_up_that_was_written_anew_is_listed_with_its_size(
     store, broker = sealed
     monkeypatch.setattr("mq.http.endpoints.files.LISTING_AGE_SHARE", 0.0)
     table = decode((await store.get(ROLLED)).data)
-    anew = bytes(REF.encode(table, Footer(0, 0, FILES - 1, "another broker" * 50, 1, 2)))
+    anew = bytes(encode(REF.schema.in_file(table), Footer(0, 0, FILES - 1, "another broker" * 50, 1, 2)))
     await put(store, ROLLED, anew)
     assert await sizes(broker) == {ROLLED: len(anew)}
     await put(store, ROLLED, anew[:-1])

@@ -20,7 +20,7 @@ from filer import keys
 from filer.clock import ManualClock, SystemClock
 from filer.errors import CorruptFile
 from filer.format.requests import Position, RequestId, StoredRequest
-from filer.format.segment_file import Footer
+from filer.format.segment_file import Footer, encode
 from filer.keys import FileName
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef, fetch_footer, recover_index
@@ -241,7 +241,7 @@ async def test_a_file_that_came_late_to_a_load_is_not_rolled_up():
     adopted = state.segments[0].model_copy(update={"load": "l"})
     changed = state.model_copy(update={"segments": (adopted, *state.segments[1:]), "version": 2})
     await store.replace(keys.topic(TOPIC), changed.to_json(), etag=(await store.head(keys.topic(TOPIC))).etag)
-    late = ref.encode(rows(ref, 1, 5, padding=b" late"), Footer(0, 1, 5, "load:l", START_US, START_US))
+    late = encode(ref.schema.in_file(rows(ref, 1, 5, padding=b" late")), Footer(0, 1, 5, "load:l", START_US, START_US))
     await store.create(ref.key(FileName(1)), late)
     run = await the_run(store, ManualClock())
     assert [(file.name.base, file.stop) for file in run.files] == [(0, 3), (3, 6), (6, 9), (9, 12)]

@@ -76,5 +76,5 @@ async def stored_values(store: Store, ref: SegmentRef) -> list[bytes]:
     for facts in index.files:
         table = decode((await store.get(ref.key(facts.name))).data)
         tables.append(table.slice(facts.start - facts.base, facts.count))
-    values: list[bytes] = pa.concat_tables([ref.schema.empty_table(), *tables])["value"].to_pylist()
+    values: list[bytes] = pa.concat_tables([ref.schema.log.empty_table(), *tables])["value"].to_pylist()
     return values

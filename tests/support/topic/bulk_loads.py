@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from filer.bulk_load.load_files import LoadFile, as_rows, load_files, slots_of_rows
 from filer.bulk_load.load_segment import LoadSegment
+from filer.format.schema import OF_BYTES
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class ReservedLoad:
 
     def files(self, rows: pa.Table, *, file_bytes: int = 1 << 20) -> list[LoadFile]:
         """The messages divided by slots, in files."""
-        slots = slots_of_rows(as_rows(rows, "binary", "binary"), 0)
+        slots = slots_of_rows(as_rows(rows, OF_BYTES), 0)
         return [
             file
             for segment in self.segments

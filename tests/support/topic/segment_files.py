@@ -9,7 +9,7 @@ import pyarrow as pa
 from filer.errors import ObjectNotFound
 from filer.format.requests import StoredRequest
 from filer.format.schema import TIMESTAMP
-from filer.format.segment_file import Footer, decode, read_footer
+from filer.format.segment_file import Footer, decode, encode, read_footer
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts, LiveName, live_names
 from filer.segment.segment_index import SegmentIndex
@@ -31,18 +31,18 @@ def rows(
     offsets = range(base, base + count)
     refs = [{"uri": uri, "size": 1, "etag": "e", "sha256": None} for uri in uris]
     values = [None] * len(uris) + [value_of(offset) + padding for offset in offsets[len(uris) :]]
-    if ref.value_type != "binary":
+    if not ref.schema.takes_all_values:
         values = [value and b'"%s"' % value for value in values]
     columns = {
         "_offset": pa.array(offsets, pa.int64()),
         "_timestamp": pa.array([START_US + offset * step_us for offset in offsets], pa.int64()).cast(TIMESTAMP),
-        "key": pa.array([b"k%d" % (offset % 7) for offset in offsets], ref.schema.field("key").type),
-        "value": pa.array(values, ref.schema.field("value").type),
+        "key": pa.array([b"k%d" % (offset % 7) for offset in offsets], ref.schema.log.field("key").type),
+        "value": pa.array(values, ref.schema.log.field("value").type),
         "event_time": pa.nulls(count, TIMESTAMP),
-        "headers": pa.array([[("n", b"%d" % offset)] for offset in offsets], ref.schema.field("headers").type),
-        "_ref": pa.array([*refs, *[None] * (count - len(refs))], ref.schema.field("_ref").type),
+        "headers": pa.array([[("n", b"%d" % offset)] for offset in offsets], ref.schema.log.field("headers").type),
+        "_ref": pa.array([*refs, *[None] * (count - len(refs))], ref.schema.log.field("_ref").type),
     }
-    return pa.table(columns, schema=ref.schema)
+    return pa.table(columns, schema=ref.schema.log)
 
 
 async def append(
@@ -80,7 +80,7 @@ async def _append_file(
     store: Store, ref: SegmentRef, index: SegmentIndex, table: pa.Table, footer: Footer
 ) -> FileFacts:
     """Put the file, as the next one in the chain of digests, and add it to the index."""
-    name, data = FileName(footer.base), bytes(ref.encode(table, replace(footer, previous=index.link)))
+    name, data = FileName(footer.base), bytes(encode(ref.schema.in_file(table), replace(footer, previous=index.link)))
     await store.create(ref.key(name), data)
     times_us = (footer.first_timestamp_us, footer.last_timestamp_us)
     facts = FileFacts(name, footer.end, len(data), *times_us, footer.refs, footer.sealed, footer.base)

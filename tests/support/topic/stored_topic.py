@@ -7,6 +7,7 @@ from pathlib import Path
 from filer import keys
 from filer.clock import SystemClock
 from filer.errors import ObjectExists
+from filer.format.schema import MessageSchema
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import SegmentRef
 from filer.slots import SLOTS, equal_ranges
@@ -32,7 +33,9 @@ async def store_topic(
     them one open segment of all slots with files of those counts."""
     config = config or TopicConfig()
     last = max(sealed, default=-1) + 1
-    refs = {each: SegmentRef(TOPIC, each, config.key_type, config.value_type) for each in (*sealed, last)}
+    refs = {
+        each: SegmentRef(TOPIC, each, MessageSchema.of(config.key_type, config.value_type)) for each in (*sealed, last)
+    }
     store = LocalStore(root, clock=SystemClock())
     try:
         ends = {each: await write_sealed(store, refs[each], counts) for each, counts in sealed.items()}

@@ -17,7 +17,7 @@ from braidmq.spark.partitions.span_reader import SpanReader, span_files
 from braidmq.spark.spans import Span
 from braidmq.testing import InMemoryBroker
 from filer.errors import CorruptFile
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.format.segment_file import Footer, SegmentFileEncoder
 from tests.support.broker.broker_process import BrokerProcess
 
@@ -171,7 +171,7 @@ class Store:
 def large_file() -> bytes:
     """A file of 12 row groups or so."""
     values = [bytes([n % 251]) * 1000 for n in range(3 * WHOLE_FILE_BYTES // 1000)]
-    encoder = SegmentFileEncoder(log_schema("binary", "binary"), compression="lz4")
+    encoder = SegmentFileEncoder(MessageSchema.of().log, compression="lz4")
     for base in range(0, len(values), 1000):
         encoder.add_row_group(messages_of(values[base : base + 1000], base))
     return encoder.finish(Footer(0, 0, len(values), "w", 1, 1)).to_pybytes()
@@ -183,7 +183,7 @@ def messages_of(values: list[bytes], base: int) -> pa.Table:
     rows = [
         {"value": value + noise.randbytes(1000), "_offset": base + n, "_timestamp": 1} for n, value in enumerate(values)
     ]
-    return pa.Table.from_pylist(rows, schema=log_schema("binary", "binary"))
+    return pa.Table.from_pylist(rows, schema=MessageSchema.of().log)
 
 
 @pytest.mark.parametrize("knows_ranges", [True, False])

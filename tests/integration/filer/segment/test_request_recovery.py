@@ -10,7 +10,7 @@ import pytest
 from filer import keys
 from filer.clock import ManualClock
 from filer.format.requests import Position, RequestId, StoredRequest
-from filer.format.segment_file import Footer
+from filer.format.segment_file import Footer, encode
 from filer.keys import FileName
 from filer.segment.inheritance import read_inherited
 from filer.segment.producer_windows import ProducerWindows
@@ -55,7 +55,7 @@ async def append_requests(store: Store, index: SegmentIndex, *requests: RequestI
     table = rows(ref, base, 2 * len(requests))
     last_us = START_US + (base + table.num_rows - 1) * 1000
     footer = Footer(segment, base, table.num_rows, f"owner/{base}", START_US + base * 1000, last_us, requests=stored)
-    await store.create(ref.key(FileName(base)), bytes(ref.encode(table, footer)))
+    await store.create(ref.key(FileName(base)), bytes(encode(ref.schema.in_file(table), footer)))
     found = await fetch_file(store, ref, FileName(base))
     index.append(replace(found.facts, start=base), found.requests)
 

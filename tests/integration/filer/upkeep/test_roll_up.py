@@ -10,6 +10,7 @@ import pytest
 
 from filer.clock import ManualClock, SystemClock
 from filer.errors import CorruptFile, DataMissing, ObjectNotFound
+from filer.format.schema import MessageSchema
 from filer.format.segment_file import ROW_GROUP_BYTES, decode, read_footer
 from filer.keys import FileName
 from filer.segment.live_files import FileFacts
@@ -37,7 +38,7 @@ async def write(store: Store, run: list[FileFacts], executor: Executor, *, ref: 
 @pytest.mark.parametrize("key_type", ["binary", "string"])
 @pytest.mark.parametrize("value_type", ["binary", "string", "json"])
 async def test_it_holds_the_same_rows_under_a_footer_of_its_own(key_type, value_type, executor: Executor):
-    ref, store, index = SegmentRef("t", 3, key_type, value_type), MemoryStore(), SegmentIndex()
+    ref, store, index = SegmentRef("t", 3, MessageSchema.of(key_type, value_type)), MemoryStore(), SegmentIndex()
     parts = []
     for count in (1, 5, 1, 100):
         uris = ["uploads/a"] if count == 5 else []

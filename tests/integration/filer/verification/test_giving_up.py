@@ -8,7 +8,7 @@ import pytest
 from filer import keys
 from filer.clock import ManualClock
 from filer.errors import BraidError, DataMissing, OutcomeUnknown
-from filer.format.segment_file import Footer
+from filer.format.segment_file import Footer, encode
 from filer.keys import FileName
 from filer.segment.segment_index import SegmentIndex
 from filer.segment.segment_log import MOST_IN_A_FILE, SegmentRef, recover_index, seal_at_end
@@ -239,7 +239,7 @@ async def test_an_owner_that_was_paused_may_not_store_behind_it_unseen(topic: To
         grace_seconds=GRACE_SECONDS,
     )
     late = Footer(1, 6, 1, "owner/late", START_US, START_US)
-    await topic.store.create(ref.key(FileName(6)), bytes(ref.encode(rows(ref, 6, 1), late)))
+    await topic.store.create(ref.key(FileName(6)), bytes(encode(ref.schema.in_file(rows(ref, 6, 1)), late)))
     with pytest.raises(OutcomeUnknown, match="after its segment had been sealed"):
         await proof.has_moved_on(late)
 

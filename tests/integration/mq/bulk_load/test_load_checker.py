@@ -15,7 +15,7 @@ from filer.bulk_load.load_check import FileClaim
 from filer.bulk_load.load_files import LoadFile, load_files
 from filer.bulk_load.load_segment import LoadSegment
 from filer.errors import LoadRefused, OutcomeUnknown
-from filer.format.segment_file import mark_json
+from filer.format.schema import MessageSchema
 from filer.stores.memory_store import MemoryStore
 from mq.bulk_load import load_checker
 from mq.bulk_load.load_checker import SHORT_WAIT_SECONDS, LoadChecker, PinnedFile, kill_group
@@ -24,7 +24,7 @@ from tests.support.topic.broken_load_files import rewritten, with_column
 
 MIB = 1024 * 1024
 SEGMENT = LoadSegment("x", 7, 0, 65_536, 5)
-OF_JSON = replace(SEGMENT, value_type="json")
+OF_JSON = replace(SEGMENT, schema=MessageSchema.of("binary", "json"))
 KEY = "topics/t/segments/segment=7/0.parquet"
 
 
@@ -140,7 +140,7 @@ def small_file_of_95_mb() -> bytes:
     """Values of JSON that compress to some kilobytes, and take seconds to look at."""
     (file,) = load_files([pa.table({"value": ["0"] * 96})], OF_JSON, file_bytes=1 << 40)
     change = with_column("value", lambda _: ["[" + "[]," * 330_000 + "[]]"] * 96)
-    return rewritten(file, lambda table: mark_json(change(table)), rows_each=48)
+    return rewritten(file, lambda table: OF_JSON.schema.in_file(change(table)), rows_each=48)
 
 
 async def pinned_of_json(store: MemoryStore, data: bytes, count: int, key: str) -> PinnedFile:

@@ -17,7 +17,7 @@ from filer.bulk_load.load_check import MOST_FOOTER_BYTES
 from filer.bulk_load.load_files import LoadFile
 from filer.clock import SystemClock
 from filer.errors import ObjectExists, OutcomeUnknown
-from filer.format.segment_file import Footer, decode
+from filer.format.segment_file import Footer, decode, encode
 from filer.keys import FileName
 from filer.segment.segment_log import SegmentRef, recover_index
 from filer.stores.local.local_store import LocalStore
@@ -494,7 +494,7 @@ async def test_a_file_beside_those_of_the_load(broker: HttpBroker) -> None:
 def seal_of(load: ReservedLoad, end: int) -> bytes:
     ref = SegmentRef("t", load.segments[0].segment)
     footer = Footer(ref.segment, end, 0, f"load:{load.answer['load']}", 0, 0, sealed=True)
-    return bytes(ref.encode(ref.schema.empty_table(), footer))
+    return bytes(encode(ref.schema.in_file(ref.schema.log.empty_table()), footer))
 
 
 @pytest.mark.parametrize("is_longer", [False, True])

@@ -15,8 +15,7 @@ from filer.bulk_load.load_segment import LoadSegment
 from filer.bulk_load.page_headers import parse_page_header
 from filer.bulk_load.row_group_lots import Ranges
 from filer.errors import LoadRefused
-from filer.format.schema import ValueType
-from filer.format.segment_file import mark_json
+from filer.format.schema import MessageSchema, ValueType
 from filer.slots import slot_of
 from tests.support.topic.broken_load_files import rewritten, with_column
 
@@ -87,7 +86,7 @@ def test_the_digests_of_other_row_groups_are_refused() -> None:
 
 @pytest.mark.parametrize("value_type", ["string", "json"])
 def test_text_is_taken_in_a_topic_of_text(value_type: ValueType) -> None:
-    segment = replace(HALF, key_type="string", value_type=value_type)
+    segment = replace(HALF, schema=MessageSchema.of("string", value_type))
     check(file_of(messages([b'"%d"' % n for n in range(COUNT)]), segment).data.to_pybytes(), segment)
 
 
@@ -274,9 +273,8 @@ BAD_TEXTS = [("string", b"\xff" * 8, "(?i)utf8"), ("json", b'{"Q7Q7Q7', "offset 
 @pytest.mark.parametrize(("value_type", "bad", "reason"), BAD_TEXTS)
 def test_text_that_is_none_is_refused(value_type: ValueType, bad: bytes, reason: str) -> None:
     """Bytes put in place of others, since Arrow would not write them as text."""
-    segment, good = replace(HALF, value_type=value_type), b'"Q7Q7Q7"'
-    change = mark_json if value_type == "json" else lambda table: table
-    data = rewritten(file_of(pa.table({"value": [good]}), segment), change, compression="none")
+    segment, good = replace(HALF, schema=MessageSchema.of("binary", value_type)), b'"Q7Q7Q7"'
+    data = rewritten(file_of(pa.table({"value": [good]}), segment), segment.schema.in_file, compression="none")
     check(data, segment, count=1)
     assert data.count(good) == 1 and len(good) == len(bad)
     with pytest.raises(LoadRefused, match=reason):

@@ -11,6 +11,7 @@ import pytest
 from filer.bulk_load.load_files import LARGEST_ROW_BYTES, LoadFile, as_rows, load_files, slots_of_rows
 from filer.bulk_load.load_segment import LoadSegment
 from filer.errors import InvalidInput
+from filer.format.schema import OF_BYTES, MessageSchema
 from filer.format.segment_file import decode, read_footer
 from filer.slots import slot_of
 
@@ -93,7 +94,7 @@ def test_no_messages_make_no_file() -> None:
 
 
 def test_types_become_those_of_the_topic() -> None:
-    segment = LoadSegment("l", 1, 0, 65_536, TIME_US, "string", "json")
+    segment = LoadSegment("l", 1, 0, 65_536, TIME_US, MessageSchema.of("string", "json"))
     rows = pa.table({"key": pa.array(["a", "b"], pa.large_string()), "value": [b'{"n": 1}', b"2"]})
     (file,) = files_of([rows], segment)
     assert decode(file.data.to_pybytes()).select(["key", "value", "event_time"]).to_pylist() == [
@@ -140,7 +141,10 @@ def test_what_cannot_be_stored_is_refused(rows: pa.Table, reason: str) -> None:
 
 def test_what_is_not_json_is_refused_in_a_topic_of_json() -> None:
     with pytest.raises(InvalidInput, match="message 1: the topic's values must be JSON"):
-        files_of([pa.table({"value": ["{}", "{"]})], LoadSegment("l", 1, 0, 65_536, TIME_US, "binary", "json"))
+        files_of(
+            [pa.table({"value": ["{}", "{"]})],
+            LoadSegment("l", 1, 0, 65_536, TIME_US, MessageSchema.of("binary", "json")),
+        )
 
 
 def test_a_message_too_large_is_refused() -> None:
@@ -149,7 +153,7 @@ def test_a_message_too_large_is_refused() -> None:
 
 
 def test_rows_without_a_key_are_spread_by_their_number() -> None:
-    rows = as_rows(pa.table({"value": [b""] * 1000, "key": [b"k", *[None] * 999]}), "binary", "binary")
+    rows = as_rows(pa.table({"value": [b""] * 1000, "key": [b"k", *[None] * 999]}), OF_BYTES)
     slots = slots_of_rows(rows, 0)
     assert slots[0] == slot_of(b"k")
     assert all(200 < ((slots >= start) & (slots < start + 16_384)).sum() < 300 for start in range(0, 65_536, 16_384))

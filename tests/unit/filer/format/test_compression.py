@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from filer.format.compression import owner_compression
-from filer.format.schema import TIMESTAMP, log_schema
-from filer.format.segment_file import Footer, SegmentFileEncoder, decode, encode, mark_json
+from filer.format.schema import TIMESTAMP, MessageSchema
+from filer.format.segment_file import Footer, SegmentFileEncoder, decode, encode
 
 NOISE = random.Random(7).randbytes(4 * 1024**2)
 TEXT = b'{"seen": "at dawn", "by": "the heron that stands under the bridge"}' * 64
@@ -16,7 +16,7 @@ TEXT = b'{"seen": "at dawn", "by": "the heron that stands under the bridge"}' * 
 
 def table(values: list[bytes | None], key: bytes = b"key", value_type: str = "binary") -> pa.Table:
     count = len(values)
-    schema = log_schema("binary", value_type)  # type: ignore[arg-type]
+    schema = MessageSchema.of("binary", value_type).log  # type: ignore[arg-type]
     columns = [
         pa.array(range(count), pa.int64()),
         pa.array([1_700_000_000_000_000] * count, TIMESTAMP),
@@ -72,7 +72,9 @@ def test_the_choice_sees_every_part_of_a_file_of_several_requests() -> None:
 )
 def test_json_values_are_tried_as_well(values: list[bytes | None], expected: str) -> None:
     # LZ4 finds repeated words, but no digits that are used more often than others.
-    data = encode(mark_json(table(values, value_type="json")), footer(len(values))).to_pybytes()
+    data = encode(
+        MessageSchema.of("binary", "json").in_file(table(values, value_type="json")), footer(len(values))
+    ).to_pybytes()
     assert codecs(data)["value"] == expected
 
 

@@ -36,7 +36,7 @@ def owners_file(count: int = 20, **facts: object) -> bytes:
 
 
 def rolled_up(*, checks: bool = True, each: int = 10, groups: int = 3) -> bytes:
-    encoder = SegmentFileEncoder(REF.schema, compression="zstd", checks=checks)
+    encoder = SegmentFileEncoder(REF.schema.log, compression="zstd", checks=checks)
     for group in range(groups):
         encoder.add_row_group(rows(REF, group * each, each))
     footer = Footer(3, 0, each * groups, "b/1", 1, 2, previous="a" * DIGITS, last_original="b" * DIGITS)
@@ -45,7 +45,7 @@ def rolled_up(*, checks: bool = True, each: int = 10, groups: int = 3) -> bytes:
 
 def an_empty_seal() -> bytes:
     footer = Footer(3, 0, 0, "b/1", 0, 0, sealed=True, windows=b"w" * 300)
-    return encode(REF.schema.empty_table(), footer).to_pybytes()
+    return encode(REF.schema.log.empty_table(), footer).to_pybytes()
 
 
 KINDS = {

@@ -7,7 +7,7 @@ import pytest
 
 from filer.format.compression import Codec
 from filer.format.plain.null_columns import columns_with_values
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.format.segment_file import (
     CheckedFile,
     Footer,
@@ -21,7 +21,7 @@ from filer.format.segment_file import (
 )
 
 ALWAYS = ["_offset", "_timestamp", "key", "value"]
-SCHEMA = log_schema("binary", "binary")
+SCHEMA = MessageSchema.of().log
 REF = {"uri": "braid:payload/x", "size": 1, "etag": "e", "sha256": None}
 
 

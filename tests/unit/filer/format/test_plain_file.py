@@ -13,8 +13,8 @@ from filer.format.compression import owner_compression
 from filer.format.plain.delta_packed import delta_packed
 from filer.format.plain.plain_file import is_plain
 from filer.format.requests import Position, RequestId, StoredRequest
-from filer.format.schema import KeyType, ValueType, log_schema
-from filer.format.segment_file import Footer, SegmentFileEncoder, decode, encode, mark_json
+from filer.format.schema import KeyType, MessageSchema, ValueType
+from filer.format.segment_file import Footer, SegmentFileEncoder, decode, encode
 from tests.support.thoroughness import few_or_many
 
 NOISE = np.random.default_rng(7).bytes(1024**2)
@@ -62,7 +62,7 @@ def by_arrow(rows: pa.Table, said: Footer) -> bytes:
     return encoder.finish(said).to_pybytes()
 
 
-BINARY = log_schema("binary", "binary")
+BINARY = MessageSchema.of().log
 MANY_KEYS = [b"user-%d" % (row % 1000) for row in range(70_000)]
 
 
@@ -101,7 +101,7 @@ def test_a_large_page_that_is_compressed_is_the_one_that_arrow_writes(size_bytes
 @pytest.mark.parametrize("value_type", ["binary", "string", "json"])
 @pytest.mark.parametrize("filler", [b"a", NOISE], ids=["compressed", "as it is"])
 def test_long_values_among_others_are_written_as_arrow_writes_them(value_type: ValueType, filler: bytes) -> None:
-    schema = log_schema("binary", value_type)
+    schema = MessageSchema.of("binary", value_type).log
 
     def one(size_bytes: int) -> pa.Table:
         value = filler * (size_bytes // len(filler)) if value_type == "binary" else b'"' + b"x" * size_bytes + b'"'
@@ -131,7 +131,8 @@ def test_a_long_value_is_copied_to_the_file_and_nowhere_else() -> None:
 def plain_rows(draw: st.DrawFn) -> pa.Table:
     key_type: KeyType = draw(st.sampled_from(["binary", "string"]))
     value_type: ValueType = draw(st.sampled_from(["binary", "string", "json"]))
-    schema = log_schema(key_type, value_type)
+    messages = MessageSchema.of(key_type, value_type)
+    schema = messages.log
     texts = st.text(max_size=12).map(str.encode) if value_type != "json" else st.just(b'{"at": "dawn"}')
     values = texts if value_type != "binary" else st.binary(max_size=40)
     keys = st.none() if draw(st.booleans()) else st.text(max_size=6).map(str.encode)
@@ -144,7 +145,7 @@ def plain_rows(draw: st.DrawFn) -> pa.Table:
         # As the shares of segments are: slices of other columns.
         requests = [one.slice(one.num_rows // 2, 1) for one in requests]
     rows = file_rows(requests, schema, draw(st.lists(st.integers(0, 2**40), min_size=5, max_size=5)))
-    return mark_json(rows) if value_type == "json" else rows
+    return messages.in_file(rows)
 
 
 @settings(max_examples=few_or_many(50, 150), deadline=None)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from filer.format.row_ends import head, row_ends
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 
 _ABOUT = 0.02
 
@@ -63,7 +63,7 @@ def message(number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("cuts", [(0, 200), (0, 7, 50, 51, 200), (20, 160)])
 def test_all_columns_count_as_arrow_counts_them_but_for_who_is_null(cuts: tuple[int, ...]) -> None:
-    whole = pa.Table.from_pylist([message(n) for n in range(200)], schema=log_schema("binary", "string"))
+    whole = pa.Table.from_pylist([message(n) for n in range(200)], schema=MessageSchema.of("binary", "string").log)
     pieces = pa.concat_tables([whole.slice(a, b - a) for a, b in pairwise(cuts)])
     ends = row_ends(pieces)
     for rows in (1, 10, 100, pieces.num_rows):

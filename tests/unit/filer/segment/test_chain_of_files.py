@@ -154,7 +154,7 @@ async def test_jobs_check_what_they_read() -> None:
 
 
 def rolled_up(padding: bytes) -> bytes:
-    encoder = SegmentFileEncoder(REF.schema, compression="lz4")
+    encoder = SegmentFileEncoder(REF.schema.log, compression="lz4")
     for base in range(0, 40, 10):
         encoder.add_row_group(rows(REF, base, 10, padding=padding))
     first_us, last_us = (rows(REF, offset, 1)["_timestamp"].cast("int64")[0].as_py() for offset in (0, 39))

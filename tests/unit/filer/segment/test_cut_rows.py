@@ -14,8 +14,8 @@ from filer.format.compression import are_compressed, owner_compression
 from filer.format.digests import stated_footer_digest
 from filer.format.plain.prefixed import Texts, prefixed
 from filer.format.requests import Position, RequestId
-from filer.format.schema import KeyType, ValueType, rows_schema
-from filer.format.segment_file import SegmentFileEncoder
+from filer.format.schema import KeyType, MessageSchema, ValueType
+from filer.format.segment_file import SegmentFileEncoder, encode
 from filer.segment.cut_rows import CutRows, RequestRows
 from filer.segment.deduplication import deduplicate
 from filer.segment.later_table import LaterTable, table_of
@@ -32,7 +32,7 @@ REF = SegmentRef("birds", 3)
 
 
 def columns(ref: SegmentRef, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> pa.RecordBatch:
-    schema, count = rows_schema(ref.key_type, ref.value_type), len(values)
+    schema, count = ref.schema.rows, len(values)
     nulls = [pa.nulls(count, field.type) for field in schema][2:]
     arrays = [pa.array(keys, schema.field("key").type), pa.array(values, schema.field("value").type), *nulls]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -62,7 +62,7 @@ def file_of(ref: SegmentRef, batch: Sequence[Accepted]) -> NextFile:
 def shares(draw: st.DrawFn) -> tuple[SegmentRef, list[CutRows | pa.RecordBatch]]:
     key_type: KeyType = draw(st.sampled_from(["binary", "string"]))
     value_type: ValueType = draw(st.sampled_from(["binary", "string", "json"]))
-    ref = SegmentRef("birds", 3, key_type, value_type)
+    ref = SegmentRef("birds", 3, MessageSchema.of(key_type, value_type))
     texts = st.text(max_size=12).map(str.encode) if value_type != "json" else st.just(b'{"at": "dawn"}')
     short = texts if value_type != "binary" else st.binary(max_size=40)
     long = st.integers(250, 900).map(lambda size: b'"' + b"v" * size + b'"')
@@ -90,7 +90,7 @@ def test_the_file_of_shares_is_the_one_of_their_columns(
     ref, found = made
     batch = accepted(found)
     file, table = file_of(ref, batch), join(ref, batch, BASE)
-    assert bytes(file()) == ref.encode(table, file.footer).to_pybytes()
+    assert bytes(file()) == encode(ref.schema.in_file(table), file.footer).to_pybytes()
     assert file.link == stated_footer_digest(file()) and file.footer.count == table.num_rows
     assert table_of(file.rows).equals(table)
     table.validate(full=True)
@@ -137,7 +137,7 @@ def test_whatever_is_not_plain_becomes_a_table(name: str, value: list[object]) -
     file = file_of(REF, batch)
     assert isinstance(file.rows, pa.Table)
     assert file.rows["value"].to_pylist() == rows["value"].to_pylist()[::-1]
-    assert bytes(file()) == REF.encode(join(REF, batch, BASE), file.footer).to_pybytes()
+    assert bytes(file()) == encode(REF.schema.in_file(join(REF, batch, BASE)), file.footer).to_pybytes()
 
 
 def test_requests_with_keys_and_without_and_many_small_ones_become_a_table() -> None:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from filer.format.schema import ValueType
+from filer.format.schema import MessageSchema, ValueType
 from filer.segment.next_file import Single, rows_of_payloads
 from filer.segment.segment_log import SegmentRef
 
@@ -14,7 +14,9 @@ LARGE_BYTES = 1024 * 1024
 @pytest.mark.parametrize("size_bytes", [0, 1, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES])
 def test_a_column_is_what_it_was_given(value_type: ValueType, size_bytes: int) -> None:
     value = b"7" * size_bytes
-    rows = rows_of_payloads(SegmentRef("t", 0, value_type=value_type), [Single(b"key", value, None, None)])
+    rows = rows_of_payloads(
+        SegmentRef("t", 0, MessageSchema.of("binary", value_type)), [Single(b"key", value, None, None)]
+    )
     rows.validate(full=True)
     (found,) = rows["value"].to_pylist()
     assert found == (value if value_type == "binary" else value.decode())

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from filer.format.digests import stated_footer_digest
 from filer.format.plain import few_messages
 from filer.format.requests import RequestId
-from filer.format.schema import KeyType, ValueType
+from filer.format.schema import KeyType, MessageSchema, ValueType
+from filer.format.segment_file import encode
 from filer.segment import next_file
 from filer.segment.later_table import LaterTable, Rows, table_of, tables_of
 from filer.segment.next_file import Accepted, NextFile, Single, Singles, in_places, join
@@ -35,7 +36,7 @@ def check_same(ref: SegmentRef, batch: Sequence[Accepted], *, sealed: bool = Fal
     """The file is the one that is made of a table."""
     made, table = file_of(ref, batch, sealed=sealed), join(ref, batch, BASE)
     assert isinstance(made.rows, LaterTable) and made.rows.num_rows == table.num_rows
-    assert bytes(made()) == ref.encode(table, made.footer).to_pybytes()
+    assert bytes(made()) == encode(ref.schema.in_file(table), made.footer).to_pybytes()
     assert made.link == stated_footer_digest(made())
     assert table_of(made.rows).equals(table) and made.footer.count == table.num_rows
 
@@ -63,7 +64,7 @@ def plain_batches(draw: st.DrawFn) -> tuple[SegmentRef, list[Accepted]]:
         else:
             batch.append(Accepted(Singles(messages, stamps_us), base, count, 9 * count, stamps_us[0]))
         base += count
-    return SegmentRef("birds", 3, key_type, value_type), batch
+    return SegmentRef("birds", 3, MessageSchema.of(key_type, value_type)), batch
 
 
 @settings(max_examples=few_or_many(40, 200), deadline=None)

@@ -40,7 +40,7 @@ class Counting(ForwardingStore):
 
 @pytest.fixture(scope="module")
 def large_file() -> tuple[MemoryStore, SegmentIndex]:
-    encoder = SegmentFileEncoder(REF.schema, compression="lz4")
+    encoder = SegmentFileEncoder(REF.schema.log, compression="lz4")
     for base in range(0, MESSAGES, MESSAGES_EACH):
         encoder.add_row_group(rows(REF, base, MESSAGES_EACH, padding=PADDING))
     last_us = START_US + 1000 * (MESSAGES - 1)

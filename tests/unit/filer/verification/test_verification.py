@@ -26,7 +26,7 @@ KEY = REF.key(FIRST)
 def file_of(
     *, checks: bool = True, base: int = 0, count: int = 20, segment: int = 3, stated: int | None = None
 ) -> bytes:
-    encoder = SegmentFileEncoder(REF.schema, compression="lz4", checks=checks)
+    encoder = SegmentFileEncoder(REF.schema.log, compression="lz4", checks=checks)
     for first in range(base, base + count, 10):
         encoder.add_row_group(rows(REF, first, min(10, base + count - first)))
     footer = Footer(segment, base, count if stated is None else stated, "b/1", 1, 2)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 import pytest
 
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.stores.decorators.failing_store import FailingStore
 from filer.stores.decorators.faults import Fault, FaultKind
 from filer.stores.memory_store import MemoryStore
@@ -71,7 +71,7 @@ async def publish(broker: SimulatedBroker, topic: str, value: str) -> None:
     view = await broker.topics.view(topic)
     config = view.state.config
     rows = {"key": b"k", "value": value.encode()}
-    batch = pa.RecordBatch.from_pylist([rows], rows_schema(config.key_type, config.value_type))
+    batch = pa.RecordBatch.from_pylist([rows], MessageSchema.of(config.key_type, config.value_type).rows)
     await view.runtime.publisher.publish_rows(view.rows_of(batch), 20)
 
 

@@ -5,14 +5,15 @@ import pyarrow as pa
 import pytest
 
 from filer.errors import InvalidInput
+from filer.format.schema import MessageSchema
 from mq.base.errors import Malformed
 from mq.bodies.arrow_body import MOST_ROWS
 from mq.bodies.arrow_body import decode_arrow as decode_arrow_in_steps
-from mq.bodies.rows import MOST_HEADERS, MOST_REFS, Columns, Rows
+from mq.bodies.rows import MOST_HEADERS, MOST_REFS, Rows
 from mq.limits.steps import at_once
 from tests.support.rows.hostile_arrow import MIB, columns_that_share_bytes, zeros_compressed
 
-BINARY, STRING, JSON = Columns("binary", "binary"), Columns("string", "string"), Columns("string", "json")
+BINARY, STRING, JSON = MessageSchema.of(), MessageSchema.of("string", "string"), MessageSchema.of("string", "json")
 MUTATIONS = 4000
 
 
@@ -23,8 +24,8 @@ def stream(table: pa.Table, chunk_rows: int = 3, **options: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode_arrow(body: bytes, columns: Columns) -> Rows:
-    return at_once(decode_arrow_in_steps(body, columns))
+def decode_arrow(body: bytes, schema: MessageSchema) -> Rows:
+    return at_once(decode_arrow_in_steps(body, schema))
 
 
 def everything() -> pa.Table:
@@ -38,12 +39,12 @@ def everything() -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("columns", [BINARY, STRING])
-def test_columns_in_any_order_and_width(columns: Columns) -> None:
-    rows = decode_arrow(stream(everything()), columns)
-    assert rows.batch.schema == columns.schema
+@pytest.mark.parametrize("schema", [BINARY, STRING])
+def test_columns_in_any_order_and_width(schema: MessageSchema) -> None:
+    rows = decode_arrow(stream(everything()), schema)
+    assert rows.batch.schema == schema.published
     assert rows.batch.num_rows == 5
-    text = columns is STRING
+    text = schema is STRING
     assert rows.batch["value"].to_pylist() == [
         v if text or v is None else v.encode() for v in ["v", None, "", "ü", "x"]
     ]
@@ -176,10 +177,10 @@ def test_headers_of_a_message_are_bounded() -> None:
             writer.write_batch(batch)
         body = sink.getvalue().to_pybytes()
         if count <= MOST_HEADERS:
-            assert decode_arrow(body, Columns("binary", "binary")).batch.num_rows == 3
+            assert decode_arrow(body, MessageSchema.of()).batch.num_rows == 3
         else:
             with pytest.raises(InvalidInput, match=f"at most {MOST_HEADERS} headers, not {count}"):
-                decode_arrow(body, Columns("binary", "binary"))
+                decode_arrow(body, MessageSchema.of())
 
 
 def test_a_request_has_a_number_of_messages_that_is_bounded() -> None:

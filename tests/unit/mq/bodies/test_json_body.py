@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filer.errors import InvalidInput
+from filer.format.schema import MessageSchema
 from filer.times import EARLIEST_US, LATEST_US, rfc3339
 from mq.base.errors import Malformed
 from mq.bodies import json_body
 from mq.bodies.json_body import MOST_LINES, decode_json_value, single_message
-from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Columns, Rows
+from mq.bodies.rows import JSON_HEADER, MOST_HEADERS, Rows
 from mq.bodies.times import parse_time
 from mq.limits.steps import at_once
 
-BINARY = Columns("binary", "binary")
+BINARY = MessageSchema.of()
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -33,12 +34,12 @@ MESSAGES = st.lists(
 )
 
 
-def decode_json(body: bytes, columns: Columns) -> Rows:
-    return at_once(json_body.decode_json(body, columns))
+def decode_json(body: bytes, schema: MessageSchema) -> Rows:
+    return at_once(json_body.decode_json(body, schema))
 
 
-def decode_ndjson(body: bytes, columns: Columns) -> Rows:
-    return at_once(json_body.decode_ndjson(body, columns))
+def decode_ndjson(body: bytes, schema: MessageSchema) -> Rows:
+    return at_once(json_body.decode_ndjson(body, schema))
 
 
 def expected_value(value: Any) -> bytes | None:
@@ -52,7 +53,7 @@ def test_documents_and_lines_say_the_same(messages: list[dict[str, Any]]) -> Non
     rows = decode_json(orjson.dumps({"messages": messages}), BINARY)
     lines = decode_ndjson(b"\n".join(orjson.dumps(message) for message in messages), BINARY)
     assert rows.batch.equals(lines.batch)
-    assert rows.batch.schema == BINARY.schema
+    assert rows.batch.schema == BINARY.published
     assert rows.batch["value"].to_pylist() == [expected_value(m["value"]) for m in messages]
     assert rows.batch["key"].to_pylist() == [k.encode() if (k := m.get("key")) is not None else None for m in messages]
     for message, headers in zip(messages, rows.batch["headers"].to_pylist(), strict=True):
@@ -103,43 +104,43 @@ def test_references_are_claims_yet_to_be_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "bad"), [(Columns("string", "binary"), "key"), (Columns("binary", "string"), "value")]
+    ("schema", "bad"), [(MessageSchema.of("string", "binary"), "key"), (MessageSchema.of("binary", "string"), "value")]
 )
-def test_types_of_the_topic(columns: Columns, bad: str) -> None:
+def test_types_of_the_topic(schema: MessageSchema, bad: str) -> None:
     message = {"key_base64": "/w==", "value_base64": "/w=="}
     with pytest.raises(InvalidInput, match=f"the topic's {bad}s must be strings"):
-        decode_json(orjson.dumps({"messages": [message]}), columns)
+        decode_json(orjson.dumps({"messages": [message]}), schema)
 
 
 def test_json_topics_take_json_without_a_header() -> None:
-    columns = Columns("binary", "json")
-    rows = decode_json(b'{"messages":[{"value":{"a":1}},{"value":"[2]"},{"value":null}]}', columns)
+    schema = MessageSchema.of("binary", "json")
+    rows = decode_json(b'{"messages":[{"value":{"a":1}},{"value":"[2]"},{"value":null}]}', schema)
     assert rows.batch["value"].to_pylist() == ['{"a":1}', '"[2]"', None]
     assert rows.batch["headers"].null_count == 3
     with pytest.raises(InvalidInput, match=r"messages\[0\]: the topic's values must be JSON"):
-        decode_json(b'{"messages":[{"value_base64":"dGV4dA=="}]}', columns)
+        decode_json(b'{"messages":[{"value_base64":"dGV4dA=="}]}', schema)
 
 
 @pytest.mark.parametrize("text", ["123", "true", "null", "now", '"', "é\n", ""])
 def test_a_string_in_a_topic_of_json_is_a_json_string(text: str) -> None:
-    columns = Columns("binary", "json")
+    schema = MessageSchema.of("binary", "json")
     document, line = orjson.dumps({"messages": [{"value": text}]}), orjson.dumps({"value": text})
-    single = single_message({"key": "k", "value": text}, columns, "publish")
+    single = single_message({"key": "k", "value": text}, schema, 0, "publish")
     assert single is not None and single.value is not None
     stored = [
-        *decode_json(document, columns).batch["value"].to_pylist(),
-        *decode_ndjson(line, columns).batch["value"].to_pylist(),
-        *at_once(decode_json_value(orjson.dumps(text), columns, {})).batch["value"].to_pylist(),
+        *decode_json(document, schema).batch["value"].to_pylist(),
+        *decode_ndjson(line, schema).batch["value"].to_pylist(),
+        *at_once(decode_json_value(orjson.dumps(text), schema, {})).batch["value"].to_pylist(),
         single.value.decode(),
     ]
     assert [orjson.loads(value) for value in stored] == [text] * 4
 
 
 def test_null_as_a_body_is_a_value_and_in_a_message_it_is_none() -> None:
-    columns = Columns("binary", "json")
-    assert at_once(decode_json_value(b" null", columns, {})).batch["value"].to_pylist() == ["null"]
-    assert decode_ndjson(b'{"value":null}', columns).batch["value"].to_pylist() == [None]
-    assert decode_ndjson(b'{"value_base64":"bnVsbA=="}', columns).batch["value"].to_pylist() == ["null"]
+    schema = MessageSchema.of("binary", "json")
+    assert at_once(decode_json_value(b" null", schema, {})).batch["value"].to_pylist() == ["null"]
+    assert decode_ndjson(b'{"value":null}', schema).batch["value"].to_pylist() == [None]
+    assert decode_ndjson(b'{"value_base64":"bnVsbA=="}', schema).batch["value"].to_pylist() == ["null"]
 
 
 def test_headers_with_a_content_type_keep_it() -> None:
@@ -192,14 +193,14 @@ LISTS = b"[[]" + b",[]" * 700_000 + b"]"
 )
 def test_what_takes_far_more_memory_than_its_size_is_refused(decode: Any, body: bytes, wrong: str) -> None:
     with pytest.raises(InvalidInput, match=wrong):
-        decode(body, Columns("binary", "binary"))
+        decode(body, MessageSchema.of())
 
 
 def test_a_value_holds_no_more_memory_than_its_bytes() -> None:
     body = b'{"messages":[%b]}' % b",".join([b'{"value":1}'] * 20_000)
     tracemalloc.start()
     try:
-        decode_json(body, Columns("binary", "binary"))
+        decode_json(body, MessageSchema.of())
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -11,7 +11,7 @@ from filer import request_ids
 from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown, SegmentMoved, SequenceExpired
 from filer.format.requests import Position, RequestId
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.segment.segment_log import SegmentRef
 from mq.base.errors import Draining, FrontStoreFull, NotFound, PeerFailed, PeerSilent, PeerUnreachable, Repeatable
 from mq.forwarding import forward_batcher, remote_segment
@@ -58,7 +58,7 @@ class Owner:
             return PeerAnswer(problem.status, {}, problem.body())
         batch = [
             (part, [bytes(value) for value in rows["value"].to_pylist()])
-            for part, rows in unpack_parts(bytes(body), rows_schema("binary", "binary"))
+            for part, rows in unpack_parts(bytes(body), MessageSchema.of().rows)
         ]
         self.batches.append(batch)
         if not all(part.replicated for part, _ in batch):
@@ -221,7 +221,7 @@ async def test_what_arrives_at_the_same_time_goes_together(world: World) -> None
 
 async def test_neighbouring_singles_are_one_part_to_the_owner(world: World) -> None:
     """What has an id or several rows stays a part of its own; another kind of acknowledgement has its own calls."""
-    rows = pa.RecordBatch.from_pylist([{"value": b"r0"}, {"value": b"r1"}], schema=rows_schema("binary", "binary"))
+    rows = pa.RecordBatch.from_pylist([{"value": b"r0"}, {"value": b"r1"}], schema=MessageSchema.of().rows)
     futures = [
         world.append(b"0"),
         world.append(b"1"),

@@ -73,7 +73,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def nothing(*, sealed: bool) -> TailPage:
-    return TailPage(REF.schema.empty_table(), 0, sealed)
+    return TailPage(REF.schema.log.empty_table(), 0, sealed)
 
 
 def page(*, base: int, sealed: bool = False) -> TailPage:

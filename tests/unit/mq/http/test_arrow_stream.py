@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.topic.topic_config import TopicConfig
 from mq.http.arrow_stream import JOINED_BYTES, SHORT_BYTES, arrow_page
 from mq.http.render import Part
 from mq.topic.run import Run
 
-STATE: Any = SimpleNamespace(topic="t", config=TopicConfig(), segments=(), is_grouped=False)
-SCHEMA = log_schema("binary", "binary")
+STATE: Any = SimpleNamespace(topic="t", config=TopicConfig(), segments=(), group=None)
+SCHEMA = MessageSchema.of().log
 KIB = 1024
 
 

@@ -7,14 +7,14 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.times import EARLIEST_US, rfc3339
 from filer.topic.topic_config import TopicConfig
 from mq.http.render import json_page, ndjson_page
 from mq.limits.steps import Steps
 from mq.topic.run import Run
 
-STATE: Any = SimpleNamespace(topic="t", config=TopicConfig(), segments=())
+STATE: Any = SimpleNamespace(topic="t", config=TopicConfig(), segments=(), group=None)
 
 
 def run(segment: int, values: list[bytes], headers: int = 0, *, start_us: int = 0, pieces: int = 1) -> Run:
@@ -25,7 +25,7 @@ def run(segment: int, values: list[bytes], headers: int = 0, *, start_us: int = 
         "value": values,
         "headers": [[(f"h{number}", b"") for number in range(headers)]] * count,
     }
-    schema = log_schema("binary", "binary")
+    schema = MessageSchema.of().log
     table = pa.Table.from_arrays([pa.array(columns.get(f.name, [None] * count), f.type) for f in schema], schema=schema)
     cut = -(-count // pieces)
     return Run.of(segment, count, pa.concat_tables([table.slice(at, cut) for at in range(0, count, cut)]))

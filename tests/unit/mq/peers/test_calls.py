@@ -10,7 +10,7 @@ import pytest
 
 from filer.errors import InvalidInput, SegmentMoved
 from filer.format.requests import Position
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from leader.policy.cut_points import SlotTraffic
 from leader.traffic.traffic_averages import KnownAverages, RecentTraffic
 from leader.transitions import SealedEnd
@@ -24,7 +24,7 @@ from mq.peers.transport import PeerAnswer
 
 SEGMENT = ("t", 7)
 VIEW = {3: ShownTraffic(RecentTraffic(1.5, 2.0, 0.25), 40_000), 4: ShownTraffic(None, None)}
-TABLE = log_schema("binary", "string").empty_table()
+TABLE = MessageSchema.of("binary", "string").log.empty_table()
 EXAMPLES: list[tuple[Call[Any, Any], Any, str, list[Any]]] = [
     (
         calls.APPEND,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from filer.errors import BraidError, CorruptFile, DataMissing, OutcomeUnknown, SegmentMoved, UnreadableObject
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.segment.segment_log import SegmentRef
 from leader.transitions import SealedEnd
 from mq.base.errors import NotFound, OwnerSilent, PeerFailed, PeerSilent, PeerUnreachable
@@ -46,9 +46,9 @@ def tail(peers: Peers) -> Awaitable[object]:
 
 
 CALLS: Mapping[str, Call] = {
-    "append": lambda peers: peers.append(URL, "t", 0, 1, REF.schema.empty_table(), []),
+    "append": lambda peers: peers.append(URL, "t", 0, 1, REF.schema.log.empty_table(), []),
     "seal": lambda peers: peers.seal(URL, "t", 0, 1, timeout_seconds=1),
-    "replicate": lambda peers: peers.replicate(URL, "t", 0, 1, REF.schema.empty_table(), [], base=0, stored_end=0),
+    "replicate": lambda peers: peers.replicate(URL, "t", 0, 1, REF.schema.log.empty_table(), [], base=0, stored_end=0),
     "take_over": lambda peers: peers.take_over(URL, "t", 0, 1, timeout_seconds=1),
     "tail": tail,
     "report_traffic": lambda peers: peers.report_traffic(URL, TrafficReport("b", 0, [])),
@@ -93,8 +93,8 @@ async def test_an_answer_that_is_none_of_a_brokers_tells_nothing(call: Call, bod
 
 async def test_messages_without_an_end_are_none_of_a_brokers() -> None:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, log_schema("binary", "binary")) as writer:
-        writer.write_table(REF.schema.empty_table())
+    with pa.ipc.new_stream(sink, MessageSchema.of().log) as writer:
+        writer.write_table(REF.schema.log.empty_table())
     body = bytes(sink.getvalue())
     assert await raised(tail, PeerAnswer(200, {"braid-sealed": "true"}, body)) is PeerSilent
     good = PeerAnswer(200, {"braid-sealed": "true", "braid-end-offset": "7"}, body)
@@ -107,7 +107,7 @@ async def test_what_a_broker_answers_is_read() -> None:
     peers = Peers(Transport(PeerAnswer(200, {}, orjson.dumps(answer))))
     assert await peers.seal(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, 5)
     assert await peers.take_over(URL, "t", 0, 1, timeout_seconds=1) == SealedEnd(7, 5)
-    assert await peers.replicate(URL, "t", 0, 1, REF.schema.empty_table(), [], base=0, stored_end=0) == 8
+    assert await peers.replicate(URL, "t", 0, 1, REF.schema.log.empty_table(), [], base=0, stored_end=0) == 8
     assert await peers.report_traffic(URL, TrafficReport("b", 0, [])) is True
     assert (await peers.drain(URL), await peers.undrain(URL)) == (9, 9)
 
@@ -156,6 +156,6 @@ async def test_the_object_that_another_broker_cannot_read_is_named(kind: type[Un
 async def test_so_is_one_that_keeps_a_part_of_a_request_from_being_stored() -> None:
     outcomes = [Refusal("data-damaged", "x is damaged", place={"key": "topics/t/x"})]
     transport = Transport(APPEND.pack(outcomes))
-    rows = REF.schema.empty_table()
+    rows = REF.schema.log.empty_table()
     [told] = await Peers(transport).append(URL, "t", 0, 1, rows, [Part(1, 1, None, False)])
     assert isinstance(told, CorruptFile) and (str(told), told.key) == ("x is damaged", "topics/t/x")

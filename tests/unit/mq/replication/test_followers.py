@@ -11,7 +11,7 @@ import pytest
 from filer.clock import ManualClock, settle
 from filer.errors import OutcomeUnknown
 from filer.format.requests import RequestId
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.segment.next_file import ACCEPTED_OVERHEAD_BYTES, Accepted, rows_of_payloads
 from filer.segment.segment_log import SegmentRef
 from mq.base.errors import PeerUnreachable
@@ -59,7 +59,7 @@ class FollowingBroker:
 
     def _take(self, base: int, stored_end: int, body: bytes) -> int:
         entries = []
-        for part, rows in unpack_parts(body, rows_schema("binary", "binary")):
+        for part, rows in unpack_parts(body, MessageSchema.of().rows):
             entries.append(Accepted(rows, base, part.count, part.size_bytes, part.timestamp_us, part.request))
             base += part.count
         return self.copies.take("t", 0, entries, stored_end)

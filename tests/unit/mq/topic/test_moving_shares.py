@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from filer.errors import SegmentMoved
 from filer.format.requests import Position
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.segment.cut_rows import CutRows
 from filer.segment.next_file import Payload
 from filer.slots import equal_ranges
 from filer.stores.decorators.store_health import StoreHealth
+from filer.topic.topic_config import TopicConfig
 from mq.topic.publish_deadlines import PublishDeadlines
 from mq.topic.topic_publisher import TopicPublisher
 from tests.support.instant_clock import InstantClock
@@ -41,7 +42,14 @@ class Segments:
             segments.append(SimpleNamespace(id=self._next_id, start_slot=start, owner="b", moves=moves))
             self._next_id += 1
         return SimpleNamespace(
-            topic="t", version=self._next_id, is_grouped=False, deleted=False, transition=None, open_segments=segments
+            topic="t",
+            version=self._next_id,
+            config=TopicConfig(),
+            group=None,
+            is_grouped=False,
+            deleted=False,
+            transition=None,
+            open_segments=segments,
         )
 
     def appender_of(self, segment: Any) -> Any:
@@ -89,7 +97,7 @@ async def publish(rounds: list[Round], rows: pa.RecordBatch) -> tuple[list[int],
 @example([(1, [True] * 6), (2, [True] * 6)], 5)
 def test_each_message_is_stored_once_and_counted(rounds: list[Round], count: int) -> None:
     columns = [{"key": b"k%d" % (n % 13), "value": b"%d" % n} for n in range(count)]
-    rows = pa.RecordBatch.from_pylist(columns, schema=rows_schema("binary", "binary"))
+    rows = pa.RecordBatch.from_pylist(columns, schema=MessageSchema.of().rows)
     stored, positions = asyncio.run(publish(rounds, rows))
     assert sorted(stored) == list(range(count))
     assert sum(position.count for position in positions) == count

@@ -2,7 +2,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.slots import SLOTS, equal_ranges, slot_of
 from mq.topic.routing import Route
 
@@ -13,7 +13,7 @@ def rows(keys: list[bytes | None]) -> pa.RecordBatch:
     columns = [
         {"key": key, "value": b"%d" % n, "headers": [("n", b"x")] if n % 3 else None} for n, key in enumerate(keys)
     ]
-    return pa.RecordBatch.from_pylist(columns, schema=rows_schema("binary", "binary"))
+    return pa.RecordBatch.from_pylist(columns, schema=MessageSchema.of().rows)
 
 
 @given(KEYS, st.integers(1, 12), st.integers(0, SLOTS - 1))

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from filer.clock import ManualClock
-from filer.format.schema import log_schema
+from filer.format.schema import MessageSchema
 from filer.slots import slot_of
 from filer.topic.topic_config import MergeRule, Scaling, SplitRule, Target, TopicConfig
 from filer.topic.topic_state import TopicState
@@ -28,7 +28,7 @@ def stored(messages: int, key: str | None = "ann", value: str = "v") -> pa.Table
     columns = {"key": [key and key.encode()] * messages, "value": [value.encode()] * messages}
     rest = {name: [None] * messages for name in ("event_time", "headers", "_ref")}
     numbers = {name: [0] * messages for name in ("_offset", "_timestamp")}
-    return pa.table({**numbers, **columns, **rest}, schema=log_schema("binary", "binary"))
+    return pa.table({**numbers, **columns, **rest}, schema=MessageSchema.of().log)
 
 
 def done(state: TopicState, begun: TopicState | None) -> TopicState:

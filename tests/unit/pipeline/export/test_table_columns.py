@@ -7,7 +7,7 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
 from braidmq import rows_to_json
 from filer.errors import InvalidInput
-from filer.format.schema import REF, log_schema
+from filer.format.schema import REF, MessageSchema
 from pipeline.errors import JobFailed
 from pipeline.export.iceberg_types import read_types, stored_types
 from pipeline.export.table_columns import MESSAGE_COLUMNS, REASON, TableColumns, table_columns, with_types_of_iceberg
@@ -23,12 +23,12 @@ def messages(*values: str | None, apart: int | None = None) -> pa.Table:
     rows |= {"_offset": pa.array(range(10, 10 + count)), "_timestamp": pa.array([0] * count, pa.timestamp("us", "UTC"))}
     rows["value"] = pa.array(values, pa.string())
     rows["_ref"] = pa.array([{"uri": "u"} if index == apart else None for index in range(count)], REF)
-    table = pa.table(rows, schema=log_schema("string", "json"))
+    table = pa.table(rows, schema=MessageSchema.of("string", "json").log)
     return table.add_column(0, "segment", pa.array([3] * count, pa.int64()))
 
 
 def _fields() -> tuple[list[str], list[pa.DataType]]:
-    schema = log_schema("string", "json")
+    schema = MessageSchema.of("string", "json").log
     return schema.names, schema.types
 
 
@@ -39,7 +39,7 @@ def test_by_default_members_stand_in_place_of_the_value() -> None:
     assert found.rows.column_names == names and found.unfit is None
     assert found.rows.schema.field("fare") == SCHEMA.field("fare")
     assert found.rows.select(["n", "fare"]).to_pylist() == [{"n": 1, "fare": Decimal("2.50")}]
-    assert columns.arrow_schema("string", "json") == found.rows.schema
+    assert columns.arrow_schema(MessageSchema.of("string", "json")) == found.rows.schema
 
 
 def test_columns_are_chosen_and_ordered() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from braidmq.publish.encoding.json_body import MOST_BYTES, MOST_ROWS, fits_json, json_body
 from braidmq.publish.encoding.outgoing import OutgoingMessage, Row, Upload, row_of
 from braidmq.publish.encoding.row_columns import RowColumns
+from filer.format.schema import MessageSchema
 from mq.bodies.json_body import decode_json
-from mq.bodies.rows import Columns
 from mq.limits.steps import at_once
 
 HEADERS = st.dictionaries(st.text(max_size=5), st.binary(max_size=5) | st.text(max_size=5), max_size=3)
@@ -20,7 +20,7 @@ MESSAGES = st.builds(
     HEADERS,
 )
 SMALL = Row(b"key", b"value", (), None, None)
-COLUMNS = Columns("binary", "binary")
+COLUMNS = MessageSchema.of()
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=MOST_ROWS))

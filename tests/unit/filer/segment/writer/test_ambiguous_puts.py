@@ -8,7 +8,7 @@ import pytest
 
 from filer.clock import settle
 from filer.errors import BraidError, CorruptFile, OutcomeUnknown, SegmentMoved, StoreRefused
-from filer.format.segment_file import Footer
+from filer.format.segment_file import Footer, encode
 from filer.keys import FileName
 from filer.segment.next_file import ACCEPTED_OVERHEAD_BYTES
 from filer.segment.segment_index import SegmentIndex
@@ -142,7 +142,9 @@ async def test_rubbish_at_our_offset(world: SegmentWorld) -> None:
 async def test_an_empty_file_that_is_no_seal_is_refused(world: SegmentWorld) -> None:
     """Taken for a file, it would be the end of the log for ever: whoever comes next finds its name taken."""
     footer = Footer(0, 0, 0, "somebody", 0, 0)
-    await world.memory.create(REF.key(FileName(0)), bytes(REF.encode(REF.schema.empty_table(), footer)))
+    await world.memory.create(
+        REF.key(FileName(0)), bytes(encode(REF.schema.in_file(REF.schema.log.empty_table()), footer))
+    )
     assert (await world.recovered()).blocked == FileName(0)
     with pytest.raises(CorruptFile, match="unknown where the segment ends"):
         await world.seal_at_end()

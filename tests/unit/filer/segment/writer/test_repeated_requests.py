@@ -17,7 +17,7 @@ from filer.errors import (
     StoreRefused,
 )
 from filer.format.requests import Position, RequestId
-from filer.format.schema import rows_schema
+from filer.format.schema import MessageSchema
 from filer.keys import FileName
 from filer.segment import producer_windows, sequence_window
 from filer.segment.next_file import Single
@@ -60,7 +60,7 @@ async def open_owner(
 
 def batch(keys: Sequence[bytes | None], value: bytes = b"v") -> pa.RecordBatch:
     rows = [{"key": key, "value": value + b"%d" % n} for n, key in enumerate(keys)]
-    return pa.RecordBatch.from_pylist(rows, rows_schema("binary", "binary"))
+    return pa.RecordBatch.from_pylist(rows, MessageSchema.of().rows)
 
 
 def known(*requests: tuple[RequestId, Position], start: int = 0, stop: int = SLOTS) -> ProducerWindows:

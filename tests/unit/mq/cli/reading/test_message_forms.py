@@ -3,16 +3,15 @@ import json
 import pyarrow as pa
 import pytest
 
-from filer.format.schema import HEADERS, REF, TIMESTAMP
-from filer.topic.topic_config import TopicConfig
-from mq.cli.reading.message_forms import Columns, MessageForm, form_of
+from filer.format.schema import HEADERS, REF, TIMESTAMP, MessageSchema
+from mq.cli.reading.message_forms import MessageForm, form_of
 from mq.cli.reading.reading import Form
 
 NOW_US = 1_700_000_000_000_000
 
 
 def form(name: Form, value_type: str = "binary") -> MessageForm:
-    return form_of(name, "t", Columns(TopicConfig(value_type=value_type)))
+    return form_of(name, "t", MessageSchema.of("binary", value_type))
 
 
 def page(
@@ -83,7 +82,7 @@ def test_a_table_keeps_to_the_width_and_lets_nothing_steer_the_terminal(monkeypa
 
 def test_a_table_of_a_topic_group_tells_the_topic_of_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    chosen = form_of("table", "shop", Columns(TopicConfig(), grouped=True))
+    chosen = form_of("table", "shop", MessageSchema.of(grouped=True))
     rows = page([b"x", b"y"], keys=[b"k", None]).append_column("_topic", pa.array(["orders", "payments"]))
     lines = (chosen.head + bytes(chosen.page(rows))).decode().splitlines()
     assert [line.split()[0:1] + line.split()[2:] for line in lines] == [
