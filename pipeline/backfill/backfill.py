@@ -13,7 +13,7 @@ from braidmq import Client, CommittedLoad
 from braidmq.bulk_load.loader import check_committed
 from braidmq.transport.patience import patience
 from filer.clock import SystemClock
-from filer.topic.topic_config import TopicConfig
+from filer.format.schema import MessageSchema
 from pipeline.backfill.arrow_types import noted_schema, unseen
 from pipeline.backfill.choices import Columns, Source
 from pipeline.errors import JobFailed
@@ -49,10 +49,10 @@ def backfill(
 
     patient = patience(timeout_seconds)
     with Client(url, **patient) as client:
-        config = TopicConfig.model_validate(client.topic(topic).config)
+        schema = _schema_of(client, topic)
         known = None if load is None else client.committed_load(topic, load)
     rows = rows_of(spark, source, columns)
-    messages = messages_of(rows, columns, config)
+    messages = messages_of(rows, columns, schema)
     name = load or SystemClock().ulid()
     with watched(spark):
         if known is not None:
@@ -93,14 +93,14 @@ def preview(
     from pyspark.sql import functions as f
 
     with Client(url, **patience(timeout_seconds)) as client:
-        config = TopicConfig.model_validate(client.topic(topic).config)
+        schema = _schema_of(client, topic)
     rows = rows_of(spark, source, columns)
     size_bytes, time = f.sum(f.octet_length("value")), f.col("event_time")
     with watched(spark):
-        messages = messages_of(rows, columns, config)
+        messages = messages_of(rows, columns, schema)
         found = messages.agg(f.count("*"), size_bytes, f.unix_micros(f.min(time)), f.unix_micros(f.max(time))).head()
         assert found is not None
-        first = messages_of(rows.limit(MOST_SHOWN), columns, config).drop("headers").toArrow().to_pylist()
+        first = messages_of(rows.limit(MOST_SHOWN), columns, schema).drop("headers").toArrow().to_pylist()
     return Preview(found[0], found[1] or 0, Times(found[2], found[3]), first)
 
 
@@ -142,7 +142,7 @@ def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFra
     return table
 
 
-def messages_of(rows: "DataFrame", columns: Columns, config: TopicConfig) -> "DataFrame":
+def messages_of(rows: "DataFrame", columns: Columns, schema: MessageSchema) -> "DataFrame":
     """The rows as messages, with keys and values of the topic's types. Raises `InvalidOption`."""
     from pyspark.sql import functions as f
 
@@ -156,12 +156,15 @@ def messages_of(rows: "DataFrame", columns: Columns, config: TopicConfig) -> "Da
         event_time_unit=columns.event_time_unit,
         non_finite=columns.non_finite,
     )
-    value_type = "binary" if config.value_type == "binary" else "string"
+    key, value = map(str, schema.published.types[:2])  # Spark's names are the same
     # In a topic of JSON each value is JSON, and no header says so.
-    headers = f.lit(None).cast("map<string,binary>") if config.value_type == "json" else f.col("headers")
-    return messages.select(
-        f.col("key").cast(config.key_type), f.col("value").cast(value_type), headers.alias("headers"), "event_time"
-    )
+    headers = f.lit(None).cast("map<string,binary>") if schema.is_json else f.col("headers")
+    return messages.select(f.col("key").cast(key), f.col("value").cast(value), headers.alias("headers"), "event_time")
+
+
+def _schema_of(client: Client, topic: str) -> MessageSchema:
+    config = client.topic(topic).config
+    return MessageSchema.of(config["key_type"], config["value_type"])
 
 
 @contextlib.contextmanager

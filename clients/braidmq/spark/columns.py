@@ -5,60 +5,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from braidmq.spark.errors import InvalidOption
 from braidmq.spark.topic_snapshot import TopicSnapshot
-from filer.format.schema import TIMESTAMP, TOPIC_FIELD
+from filer.format.schema import TIMESTAMP, MessageSchema
 from filer.format.slot_columns import slots_of
 from filer.nearest import unknown_name
-from filer.topic.topic_config import TopicConfig
 
-_REF = StructType(
-    [
-        StructField("uri", StringType()),
-        StructField("size", LongType()),
-        StructField("etag", StringType()),
-        StructField("sha256", StringType()),
-    ]
-)
+_SEGMENT = pa.field("segment", pa.int64(), nullable=False)
 
 
-def topic_schema(config: TopicConfig, *, grouped: bool = False) -> StructType:
-    """Return all columns of a topic: `segment`, then the columns of its files in their order.
-
-    `grouped`: it is a topic group, whose messages say to which of its topics they belong.
-    """
-    key: DataType = StringType() if config.key_type == "string" else BinaryType()
-    value: DataType = BinaryType() if config.value_type == "binary" else StringType()
-    return StructType(
-        [
-            StructField("segment", LongType(), nullable=False),
-            StructField("_offset", LongType(), nullable=False),
-            StructField("_timestamp", TimestampType(), nullable=False),
-            StructField("key", key),
-            StructField("value", value),
-            StructField("event_time", TimestampType()),
-            StructField("headers", MapType(StringType(), BinaryType())),
-            StructField("_ref", _REF),
-            *([StructField(TOPIC_FIELD.name, StringType(), nullable=False)] if grouped else []),
-        ]
-    )
+def topic_schema(schema: MessageSchema) -> StructType:
+    """Return all columns of a topic: `segment`, then the columns of its files in their order."""
+    return from_arrow_schema(pa.schema([_SEGMENT, *schema.log]))
 
 
 def schema_of(snapshot: TopicSnapshot) -> StructType:
     """Return all columns of a topic as it was then."""
-    return topic_schema(snapshot.state.config, grouped=snapshot.grouped)
+    return topic_schema(snapshot.schema)
 
 
 def check_schema(wanted: StructType, topic: StructType) -> None:

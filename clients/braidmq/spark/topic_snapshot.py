@@ -6,6 +6,7 @@ from typing import Self
 
 from braidmq.errors import DataDamaged, Problem
 from braidmq.models import LostObject, Segment, SegmentLife, Topic
+from filer.format.schema import OF_BYTES, MessageSchema
 from filer.topic.positions import Positions, advance, earliest
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment as StateSegment
@@ -16,25 +17,25 @@ from filer.topic.topic_state import TopicState
 class TopicSnapshot:
     """The lineage of a topic's segments, and in `ends` the offset after the last message of each at that moment.
 
-    `damaged_ends` are the damaged last files of segments: nothing shows how many messages they have. `grouped`: it is a
-    topic group.
+    `damaged_ends` are the damaged last files of segments: nothing shows how many messages they have.
     """
 
     state: TopicState
     ends: Mapping[int, int]
     damaged_ends: Mapping[int, LostObject] = field(default_factory=dict)
-    grouped: bool = False
+    schema: MessageSchema = OF_BYTES
 
     @classmethod
     def of(cls, topic: Topic) -> Self:
         """From a broker's answer."""
+        config = TopicConfig(key_type=topic.config["key_type"], value_type=topic.config["value_type"])
         state = TopicState(
             topic=topic.topic,
             created_us=0,
             version=topic.version,
             # Segments that are opened later are in a later snapshot.
             next_segment=max((each.segment for each in topic.segments), default=-1) + 1,
-            config=TopicConfig(key_type=topic.config["key_type"], value_type=topic.config["value_type"]),
+            config=config,
             segments=tuple(_segment(each) for each in topic.segments),
         )
         ends = {each.segment: each.end_offset or 0 for each in topic.segments}
@@ -43,7 +44,8 @@ class TopicSnapshot:
             for each in topic.damaged
             if each.segment is not None and each.offset is not None and each.next_offset is None
         }
-        return cls(state, ends, damaged_ends, grouped=topic.group is not None)
+        schema = MessageSchema.of(config.key_type, config.value_type, grouped=topic.group is not None)
+        return cls(state, ends, damaged_ends, schema)
 
     def earliest(self) -> Positions:
         """Return the positions of the oldest messages that are kept."""

@@ -10,9 +10,9 @@ from braidmq import SegmentFile
 from braidmq.read.file_reader import file_batches
 from braidmq.read.file_ref import FileRef
 from filer.errors import CorruptFile
+from filer.format.schema import OF_BYTES
 from filer.format.segment_file import Footer, SegmentFileEncoder
 from filer.segment.segment_log import SegmentRef
-from filer.topic.topic_config import TopicConfig
 from mq.cli.reading.segment_files import tables_of
 from tests.support.topic.damage import with_bit_flipped
 from tests.support.topic.segment_files import rows
@@ -24,7 +24,7 @@ REF = SegmentRef("t", 3)
 
 
 def file_of() -> bytes:
-    encoder = SegmentFileEncoder(REF.schema, compression="lz4")
+    encoder = SegmentFileEncoder(REF.schema.log, compression="lz4")
     for base in (0, 10):
         encoder.add_row_group(rows(REF, base, 10))
     return encoder.finish(Footer(3, 0, 20, "b/1", 1, 2)).to_pybytes()
@@ -82,7 +82,7 @@ def test_sparks_own_reader_checks_pages(spark: "SparkSession", tmp_path: Path) -
     files = NativeFiles(f"file:{folder.parent}", "file", (f"file:{path}",), (), (), ())
 
     def values() -> list[bytes]:
-        (frame,) = read_files(spark, files, topic_schema(TopicConfig()))
+        (frame,) = read_files(spark, files, topic_schema(OF_BYTES))
         return [bytes(row["value"]) for row in frame.collect()]
 
     assert values() == rows(REF, 0, 20)["value"].to_pylist()
