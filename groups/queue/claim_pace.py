@@ -33,6 +33,8 @@ class ClaimPace:
         self._is_hurried = False
         self._recording_since_ms = 0
         self._record_ms: float | None = None
+        # What a claim takes of the budget; claims of how long before say how many will come; what is a pause.
+        self._step_ms, self._looked_at_ms, self._pause_ms = STEP_MS, AHEAD_MS, PAUSE_MS
 
     def claimed(self, now_ms: int, messages: int) -> None:
         """Somebody is given so many messages."""
@@ -60,24 +62,9 @@ class ClaimPace:
         took_ms = now_ms - self._recording_since_ms
         known_ms = took_ms if self._record_ms is None else self._record_ms
         self._record_ms = known_ms + (took_ms - known_ms) / 4
-
-    @property
-    def _slow_ms(self) -> int:
-        return round(RECORDS_APART * (self._record_ms or 0))
-
-    @property
-    def _step_ms(self) -> int:
-        """What a claim takes of the budget."""
-        return max(STEP_MS, self._slow_ms)
-
-    @property
-    def _looked_at_ms(self) -> int:
-        """Claims of so long before say how many will come."""
-        return max(AHEAD_MS, self._slow_ms)
-
-    @property
-    def _pause_ms(self) -> int:
-        return max(PAUSE_MS, self._slow_ms)
+        slow_ms = round(RECORDS_APART * self._record_ms)
+        self._step_ms, self._looked_at_ms = max(STEP_MS, slow_ms), max(AHEAD_MS, slow_ms)
+        self._pause_ms = max(PAUSE_MS, slow_ms)
 
     def may_record(self, now_ms: int) -> bool:
         """Whether a record may be made for claims alone."""
