@@ -109,7 +109,10 @@ async def _in_time(verdicts: AsyncGenerator[Verdict, None]) -> AsyncGenerator[Ve
                 yield None
             if coming.done():
                 ended, coming = coming, None
-                verdict = ended.result()
+                try:
+                    verdict = ended.result()
+                finally:
+                    del ended  # see `end_tasks`
                 if verdict is None:
                     return
                 yield verdict

@@ -6,7 +6,7 @@ No garbage has to be collected for it (see `mq.base.end_tasks`): that happens se
 import asyncio
 import gc
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,6 +19,7 @@ from mq.administration.memberships import _each
 from mq.base.errors import PublishIncomplete
 from mq.base.single_flight import SingleFlight
 from mq.groups.segment_groups import _all_done
+from mq.http.endpoints.verification import _in_time
 from mq.http.sockets.member_delivery import MemberDelivery
 from mq.http.streaming.stream_page import StreamPage
 from mq.http.streaming.stream_pages import Place, StreamPages
@@ -126,6 +127,14 @@ async def stored_in_part(held: Held) -> None:
     raise InvalidInput("")
 
 
+async def verification(held: Held) -> None:
+    async def verdicts() -> AsyncGenerator[Any, None]:
+        yield await fails(held)
+
+    async for _ in _in_time(verdicts()):
+        pass
+
+
 @pytest.mark.parametrize(
     "failing",
     [
@@ -139,8 +148,21 @@ async def stored_in_part(held: Held) -> None:
         all_done,
         publish,
         stored_in_part,
+        verification,
     ],
-    ids=["member", "heartbeat", "join", "page", "single flight", "hedged call", "each", "all done", "publish", "part"],
+    ids=[
+        "member",
+        "heartbeat",
+        "join",
+        "page",
+        "single flight",
+        "hedged call",
+        "each",
+        "all done",
+        "publish",
+        "part",
+        "verification",
+    ],
 )
 async def test_what_failed_holds_nothing_once_it_is_answered(failing: Callable[[Held], Awaitable[Any]]) -> None:
     held = Held()
