@@ -62,6 +62,42 @@ def groups_router(broker: Broker) -> APIRouter:
                 answer = without_hidden_letters(answer, topic, principal_of(request))
             return response_of(answer, lease)
 
+    @router.post(f"{_GROUP}/claims", openapi_extra=body_schema(ClaimBody, required=False))
+    async def claim(request: Request, topic: str, group: str) -> Response:
+        """Claim messages: nobody else gets them while the lease runs. A group that is not there is made."""
+        body = await read_body(request)
+        wait_seconds = checked_body(object_of(body or b"{}", ClaimBody.EXAMPLE), ClaimBody).wait
+        claiming = GroupRequest(topic, group, "claims", body, negotiate(request, _OFFERED).media_type)
+        async with waiting(request.scope, wait_seconds, broker.clock):
+            return await claimed(request, claiming, wait_seconds)
+
+    async def claimed(request: Request, claiming: GroupRequest, wait_seconds: float) -> Response:
+        with broker.read_budget.lease() as lease:
+            lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
+            # What a consumer that has gone away would get is for others.
+            work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
+            allowed = broker.access.standings.of(credential_of(request.scope), need_of("POST", request.scope["path"]))
+            try:
+                with allowed as standing:
+                    over = None if standing is None else standing.over
+                    return response_of(await until_gone(request.receive, work, over=over), lease)
+            except ClientGone:
+                lease.close()
+                return Response(status_code=NOBODY_READS)
+
+    def add(operation: str, model: type[JsonBody], what: str) -> None:
+        @router.post(f"{_GROUP}/{operation}", openapi_extra=body_schema(model), name=operation, description=what)
+        async def decide(request: Request, topic: str, group: str) -> Response:
+            async with large_body(broker, request, BODY_BYTES) as body:
+                asked = GroupRequest(topic, group, operation, body)
+                with broker.read_budget.lease() as lease:
+                    lease.turns = broker.turns.others
+                    return response_of(await groups.serve(asked, lease), lease)
+
+    add("acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
+    add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
+    add("extensions", ExtensionBody, "Have leases run longer.")
+
     @router.get("/v1/topics/{topic}/groups")
     async def list_groups(
         request: Request,
@@ -99,38 +135,6 @@ def groups_router(broker: Broker) -> APIRouter:
         """Delete a group. Its messages stay in their topic."""
         return await serve(request, topic, group, "delete")
 
-    @router.post(f"{_GROUP}/claims", openapi_extra=body_schema(ClaimBody, required=False))
-    async def claim(request: Request, topic: str, group: str) -> Response:
-        """Claim messages: nobody else gets them while the lease runs. A group that is not there is made."""
-        body = await read_body(request)
-        wait_seconds = checked_body(object_of(body or b"{}", ClaimBody.EXAMPLE), ClaimBody).wait
-        claiming = GroupRequest(topic, group, "claims", body, negotiate(request, _OFFERED).media_type)
-        async with waiting(request.scope, wait_seconds, broker.clock):
-            return await claimed(request, claiming, wait_seconds)
-
-    async def claimed(request: Request, claiming: GroupRequest, wait_seconds: float) -> Response:
-        with broker.read_budget.lease() as lease:
-            lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
-            # What a consumer that has gone away would get is for others.
-            work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
-            allowed = broker.access.standings.of(credential_of(request.scope), need_of("POST", request.scope["path"]))
-            try:
-                with allowed as standing:
-                    over = None if standing is None else standing.over
-                    return response_of(await until_gone(request.receive, work, over=over), lease)
-            except ClientGone:
-                lease.close()
-                return Response(status_code=NOBODY_READS)
-
-    def add(operation: str, model: type[JsonBody], what: str) -> None:
-        @router.post(f"{_GROUP}/{operation}", openapi_extra=body_schema(model), name=operation, description=what)
-        async def decide(request: Request, topic: str, group: str) -> Response:
-            async with large_body(broker, request, BODY_BYTES) as body:
-                asked = GroupRequest(topic, group, operation, body)
-                with broker.read_budget.lease() as lease:
-                    lease.turns = broker.turns.others
-                    return response_of(await groups.serve(asked, lease), lease)
-
     @router.post(f"{_GROUP}/reset", openapi_extra=body_schema(ResetBody))
     async def reset(request: Request, topic: str, group: str) -> Response:
         """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
@@ -159,7 +163,4 @@ def groups_router(broker: Broker) -> APIRouter:
         with broker.read_budget.lease() as lease:
             return response_of(await groups.serve(asked, lease), lease)
 
-    add("acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
-    add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
-    add("extensions", ExtensionBody, "Have leases run longer.")
     return router
