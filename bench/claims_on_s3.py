@@ -59,7 +59,7 @@ def measure(cluster: BenchCluster, most: int, seconds: float) -> Measured:
 
 
 def publish(cluster: BenchCluster, messages: int) -> None:
-    """Create the topic, and publish what is claimed later."""
+    """Create the topic, and publish enough messages for all claims."""
     cluster.create_topic("work", segments=1)
     url = next(iter(cluster.brokers.values())).url
     headers = {"content-type": "application/x-ndjson"}

@@ -28,8 +28,8 @@ class MessageSchema:
 
     `id`: topics with the same one take each other's messages. `published` are the columns that producers give; `rows`
     have the member of a topic group besides, in a topic group; `log` are those that the broker holds and gives to
-    readers: the rows with their offsets and times. `no_messages` is a table of these without a row: Arrow takes longer
-    to make one than to read what is in memory.
+    readers: the rows with their offsets and times. `no_messages` is an empty table of these. It is kept, because Arrow
+    takes longer to make one than to read messages from memory.
 
     This class is that of topics whose values are bytes. A subclass is another kind of values.
     """

@@ -54,7 +54,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 async def at_once() -> None:
-    """Nobody else is served in between."""
+    """Return at once: no other request is served in between."""
 
 
 class Consuming(NamedTuple):

@@ -24,7 +24,7 @@ def run_backfill(workers: Workers, options: argparse.Namespace) -> None:
         options.non_finite,
     )
     source = source_of(options)
-    # Before Spark starts, which takes many seconds: a name that is mistyped, or a broker that is away, is told at once.
+    # Spark takes many seconds to start. A mistyped name, or a broker that is away, fails the command before that.
     check_topic(options.url, options.topic, options.timeout)
     if options.dry_run:
         found = preview(workers.spark(), options.url, options.topic, source, columns, timeout_seconds=options.timeout)

@@ -14,7 +14,7 @@ from groups.records import Leases, Progress, Reached, Record
 from groups.settings import GroupSettings
 from mq.groups.group_source import GroupSource
 from mq.groups.message_feed import Feed
-from mq.groups.queue_group import QueueGroup
+from mq.groups.queue_group import QueueGroup, Turn
 from mq.groups.to_decide import AT_ONCE, ToDecide
 
 FIRST, SECOND = Claim(0, 0, 1), Claim(0, 1, 1)
@@ -120,6 +120,11 @@ def acked_by(held: Held) -> list[int]:
     return [sum(each.stop - each.start for each in record.acked) for record in held.records if hasattr(record, "acked")]
 
 
+async def ack_each(group: QueueGroup, count: int, turn: Turn) -> list[list[Outcome]]:
+    """Ack that many messages, each by a claim of its own."""
+    return await group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(count)], turn)
+
+
 async def released(held: Held, acking: "asyncio.Task[list[list[Outcome]]]") -> list[list[Outcome]]:
     """What became of the messages, once its records are acknowledged."""
     for _ in range(200):
@@ -134,10 +139,7 @@ async def test_what_is_decided_in_many_turns_is_one_record() -> None:
     held = Held()
     group = group_of(all_handed_out(), held, Quiet())
 
-    async def turn() -> None:
-        await settle()
-
-    acking = asyncio.create_task(group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(MANY)], turn))
+    acking = asyncio.create_task(ack_each(group, MANY, settle))
     outcomes = await released(held, acking)
     assert acked_by(held) == [MANY] and len(outcomes) == MANY
     assert {each.verdict for of_part in outcomes for each in of_part} == {Verdict.ACCEPTED}
@@ -153,11 +155,11 @@ async def test_turns_whose_decisions_another_record_has_taken_are_answered_too()
         nonlocal turns
         turns += 1
         if turns == 2:
-            # Somebody else acks, and the record takes what the first turn has decided.
+            # Another consumer acks. Its record takes the decisions of the first turn, too.
             other = asyncio.create_task(group.ack([ToDecide(Claim(0, MANY - 1, 1), MANY - 1, MANY)]))
             await released(held, other)
 
-    acking = asyncio.create_task(group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(MANY - 1)], turn))
+    acking = asyncio.create_task(ack_each(group, MANY - 1, turn))
     assert len(await released(held, acking)) == MANY - 1
     assert acked_by(held) == [AT_ONCE + 1, MANY - 1 - AT_ONCE]
     await group.close()
@@ -175,7 +177,7 @@ async def test_a_group_that_is_lost_between_two_turns_answers_nobody() -> None:
             await group.close()
 
     with pytest.raises(SegmentMoved):
-        await group.ack([ToDecide(Claim(0, n, 1), n, n + 1) for n in range(MANY)], turn)
+        await ack_each(group, MANY, turn)
     assert acked_by(held) == []
 
 
