@@ -79,6 +79,12 @@ class CutRows:
         picked = pa.array(order[self.start : self.start + self.num_rows])
         return pa.RecordBatch.from_arrays([_taken(column, picked) for column in rows.columns], schema=rows.schema)
 
+    def picked(self, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """The keys and values of those of these rows that have these numbers, from 0 on."""
+        rows, order = self._whole.rows.select(["key", "value"]), self._whole.order
+        taken = numbers + self.start
+        return rows.take(pa.array(taken if order is None else order[taken]))
+
     def texts(self) -> PlainTexts:
         """These rows as Parquet has them, where the messages are plain."""
         keys, values = self._whole.plain()

@@ -7,25 +7,36 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+RowNumbers: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of rows of a file, from 0 on, in ascending order."""
 Part = TypeVar("Part")
 
 
 class LaterTable(Generic[Part]):
     """So many rows, which `make` makes of `part`, or together with those of the files that follow it.
 
-    Beside its data, each takes `row_bytes` until then. Belongs to one thread.
+    Beside its data, each takes `row_bytes` until then. `pick` makes the keys and values of some of them. Belongs to one
+    thread.
     """
 
-    __slots__ = ("_made", "_make", "_part", "num_rows", "row_bytes")
+    __slots__ = ("_made", "_make", "_part", "_pick", "num_rows", "row_bytes")
 
     def __init__(
-        self, num_rows: int, part: Part, make: Callable[[Sequence[Part]], pa.Table], *, row_bytes: int = 0
+        self,
+        num_rows: int,
+        part: Part,
+        make: Callable[[Sequence[Part]], pa.Table],
+        *,
+        row_bytes: int = 0,
+        pick: Callable[[Part, RowNumbers], pa.Table] | None = None,
     ) -> None:
         self.num_rows, self.row_bytes = num_rows, row_bytes
         self._part: Part | None = part
-        self._make = make
+        self._make, self._pick = make, pick
         self._made: pa.Table | None = None
 
     def table(self) -> pa.Table:
@@ -33,6 +44,12 @@ class LaterTable(Generic[Part]):
         if self._part is not None:
             self._made, self._part = self._make([self._part]), None
         return self._made
+
+    def picked(self, numbers: RowNumbers) -> pa.Table:
+        """The columns `key` and `value` of these rows, at least. All rows are made only where some cannot be."""
+        if self._part is None or self._pick is None:
+            return self.table().take(numbers)
+        return self._pick(self._part, numbers)
 
     def to_make(self) -> tuple[Callable[[Sequence[Part]], pa.Table], Part] | None:
         """What makes the rows, and of what; None if they are made."""
@@ -45,6 +62,11 @@ Rows: TypeAlias = pa.Table | LaterTable[Any]
 def table_of(rows: Rows) -> pa.Table:
     """These rows as columns."""
     return rows.table() if isinstance(rows, LaterTable) else rows
+
+
+def picked_rows(rows: Rows, numbers: RowNumbers) -> pa.Table:
+    """The columns `key` and `value` of these rows, at least."""
+    return rows.picked(numbers) if isinstance(rows, LaterTable) else rows.select(["key", "value"]).take(numbers)
 
 
 def tables_of(files: Sequence[Rows]) -> list[pa.Table]:

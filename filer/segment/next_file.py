@@ -16,7 +16,7 @@ from filer.format.schema import OFFSET_FIELD, TIMESTAMP
 from filer.format.segment_file import Footer, count_refs, encode, encode_few, encode_texts
 from filer.keys import FileName
 from filer.segment.cut_rows import CutRows, RequestRows
-from filer.segment.later_table import LaterTable, Rows
+from filer.segment.later_table import LaterTable, RowNumbers, Rows
 from filer.segment.live_files import FileFacts
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
@@ -174,6 +174,17 @@ def _table_of_cut(files: Sequence[_Cut]) -> pa.Table:
     return join(files[0].ref, [each for file in files for each in file.requests], files[0].requests[0].base)
 
 
+def _picked_of_cut(file: _Cut, numbers: RowNumbers) -> pa.Table:
+    """The keys and values of these rows of a file."""
+    first, batches = file.requests[0].base, []
+    for request in file.requests:
+        start, stop = np.searchsorted(numbers, [request.base - first, request.end - first])
+        if isinstance(request.payload, CutRows) and start < stop:
+            batches.append(request.payload.picked(numbers[start:stop] - (request.base - first)))
+    schema = file.ref.schema.rows
+    return pa.Table.from_batches(batches, pa.schema([schema.field("key"), schema.field("value")]))
+
+
 def _cut(ref: SegmentRef, batch: Sequence[Accepted]) -> _Cut | None:
     """The requests, if all are of plain messages, with keys or without, and so large that joining them costs more."""
     requests: list[Accepted] = []
@@ -254,7 +265,9 @@ class NextFile:
             data, self.link = encode_few(schema, self.footer, few.stamps_us, few.keys, few.values)
         elif not schema.is_grouped and (cut := _cut(self._ref, self._batch)) is not None:
             count = sum([each.count for each in cut.requests])
-            self.rows = LaterTable(count, cut.without_texts(), _table_of_cut, row_bytes=_PICKED_ROW_BYTES)
+            self.rows = LaterTable(
+                count, cut.without_texts(), _table_of_cut, row_bytes=_PICKED_ROW_BYTES, pick=_picked_of_cut
+            )
             self.footer = self._footer(count, refs=0)
             data, self.link = cut.encode(self.footer)
         else:

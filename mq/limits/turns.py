@@ -1,7 +1,7 @@
 """Long work of Python takes turns on the event loop: a step at a time, each kind of work and each client its share.
 
-Without it, 200 readers who are woken together keep everybody else waiting for the work of all 200. Publishes take no
-turns, but for decoding long JSON: all others stand back for them.
+Without it, 200 readers who are woken together keep all other clients waiting for the work of all 200. Publishes take no
+turns, except to decode long JSON.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ class _Publishing:
 class Line:
     """One kind of work. Its turns are shared among the connections that ask for it."""
 
-    def __init__(self, turns: "Turns", *, stands_back: bool = True) -> None:
-        self._turns, self.stands_back = turns, stands_back
+    def __init__(self, turns: "Turns") -> None:
+        self._turns = turns
         self.waiting: FairLine[asyncio.Future[None]] = FairLine()
         self.end_seconds = 0.0
 
@@ -55,7 +55,7 @@ class Line:
             return
         waiter = asyncio.get_running_loop().create_future()
         self.waiting.add(asker, waiter)
-        self._turns.look_at(self)
+        self._turns.look()
         await waiter
 
 
@@ -68,8 +68,7 @@ class Turns:
 
     def __init__(self, now: Callable[[], float], storing: Callable[[], bool] = lambda: False) -> None:
         self._now, self._storing = now, storing
-        self.pages, self.streams, self.others = Line(self), Line(self), Line(self)
-        self.bodies = Line(self, stands_back=False)
+        self.bodies, self.pages, self.streams, self.others = Line(self), Line(self), Line(self), Line(self)
         self._lines = (self.bodies, self.pages, self.streams, self.others)
         self.publishing = _Publishing()
         """A context in which a publish is under way."""
@@ -95,20 +94,18 @@ class Turns:
 
     def begins_at_once(self, line: Line, asker: Hashable) -> bool:
         """Whether nobody has to be waited for. Then a turn of that kind begins."""
-        if self._busy or (line.stands_back and self._storing()):
+        if self._busy or self._storing():
             return False
         self._busy = True
         self._charge(line, asker, _USUAL_SECONDS)
         self._begin_gap()
         return True
 
-    def look_at(self, line: Line) -> None:
-        """Somebody waits in that line."""
+    def look(self) -> None:
+        """A caller waits in one of the lines."""
         if not self._busy:
             self._busy = True
             self._next()
-        elif not line.stands_back:
-            self.stored()
 
     def _begin_gap(self) -> None:
         """Let rounds of the event loop go by before the next turn."""
@@ -125,13 +122,11 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._look_at_round)
 
     def _next(self) -> None:
-        left_seconds = self._pause_left_seconds()
+        if (left_seconds := self._pause_left_seconds()) > 0:
+            self._pause = asyncio.get_running_loop().call_later(left_seconds, self._go_on)
+            return
         while waiting := [line for line in self._lines if line.waiting]:
-            ready = [line for line in waiting if left_seconds <= 0 or not line.stands_back]
-            if not ready:
-                self._pause = asyncio.get_running_loop().call_later(left_seconds, self._go_on)
-                return
-            line = min(ready, key=lambda line: line.end_seconds)
+            line = min(waiting, key=lambda line: line.end_seconds)
             asker, waiter = line.waiting.pop()
             if not waiter.done():  # nobody waits any more where it was cancelled
                 self._begin_turn(line, asker, waiter)
@@ -151,8 +146,7 @@ class Turns:
     def _end_turn(self, line: Line, asker: Hashable) -> None:
         took_seconds = min(self._now() - self._began_seconds, _MOST_SECONDS)
         self._charge(line, asker, took_seconds)
-        if line.stands_back:
-            self._may_pause_seconds = min(self._may_pause_seconds + took_seconds, MOST_PAUSED_SECONDS)
+        self._may_pause_seconds = min(self._may_pause_seconds + took_seconds, MOST_PAUSED_SECONDS)
         self._begin_gap()
 
     def _charge(self, line: Line, asker: Hashable, took_seconds: float) -> None:
@@ -167,7 +161,7 @@ class Turns:
         Once that is over they have their share, whoever else is ready, and however long the file takes.
         """
         now_seconds, back_seconds = self._now(), self._back_seconds
-        if self._storing() and any(line.waiting and line.stands_back for line in self._lines):
+        if self._storing() and any(line.waiting for line in self._lines):
             if back_seconds is None:
                 back_seconds = self._back_seconds = now_seconds
             longest_seconds = min(LONGEST_PAUSE_SECONDS, self._may_pause_seconds)

@@ -38,6 +38,8 @@ RETRIES = 10
 RETRY_SECONDS = 5.0
 # How long to wait for a newer state before the record is read. The wait doubles with each retry.
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
+MOST_CUT_AT_ONCE = 32_768
+"""A request of more messages is cut into the shares of segments in a thread."""
 SENT_AGAIN_TOGETHER = 256
 """So many messages of those that were appended as one, and have to be sent again, wait for their answers at a time."""
 
@@ -306,7 +308,7 @@ class TopicPublisher:
             if group.expired:
                 break
             route, version = self._route, self._state.version
-            shares = _cut(waiting, route, null_slot)
+            shares = await _cut_aside(waiting, route, null_slot)
             appenders = [s.appender for s in shares if s.appender and s.appender.is_open]
             if len(appenders) < len(shares):
                 async with self._in_time(group, done):
@@ -315,7 +317,7 @@ class TopicPublisher:
             if request is not None and await self._must_check_again(appenders, shares, request, group, done):
                 continue
             # Nothing is awaited since the check of the appenders. So either all of them accept their share, or none
-            # does.
+            # does. An appender that is open takes its slots, also where the topic has a newer route by now.
             futures = [
                 appender.append(share.payload, share.size_bytes, request, replicated=replicated)
                 for appender, share in zip(appenders, shares, strict=True)
@@ -341,7 +343,7 @@ class TopicPublisher:
         if group.expired:
             _give_up(done, self._deadlines.nothing_stored())
         async with self._in_time(group, done):
-            await self._check_ends(_cut(waiting, self._route, null_slot), done)
+            await self._check_ends(await _cut_aside(waiting, self._route, null_slot), done)
         _give_up(done, self._cannot_store(f"topic {self._state.topic!r}: its segments keep moving; try again"))
 
     def _attempts(self, first: int, until_seconds: float) -> Iterator[int]:
@@ -458,6 +460,13 @@ class TopicPublisher:
         """A slot for messages without a key. Slots of consecutive requests are far apart."""
         self._last_null_slot = (self._last_null_slot + 40_503) % SLOTS  # 2^16 / golden ratio
         return self._last_null_slot
+
+
+async def _cut_aside(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
+    """As `_cut`. In a thread if there are so many messages that others would wait for it: 60 ms for a million."""
+    if isinstance(whole.payload, Single) or whole.payload.num_rows <= MOST_CUT_AT_ONCE:
+        return _cut(whole, route, null_slot)
+    return await asyncio.to_thread(_cut, whole, route, null_slot)
 
 
 def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filer.format.slot_columns import slots_of
+from filer.segment.later_table import Rows, picked_rows, table_of
 from leader.policy.cut_points import SlotTraffic
 
 MOST_SAMPLED_ROWS = 4096
@@ -25,9 +26,11 @@ class SlotCounters:
         self._bytes = np.zeros(stop - start, np.float32)
         self._keyless_messages = self._keyless_bytes = self._observations = 0.0
 
-    def count(self, table: pa.Table) -> None:
+    def count(self, rows: Rows) -> None:
         """Count a stored file's messages. Messages without a key count for all slots alike: they go to any slot."""
-        keys, sizes_bytes, weight = self._sample(table)
+        sample = self._sample(rows)
+        keys, weight = sample["key"].combine_chunks(), rows.num_rows / max(1, sample.num_rows)
+        sizes_bytes = _lengths(keys) + _lengths(sample["value"])
         keyed = ~np.asarray(keys.is_null())
         keyless = len(keyed) - int(keyed.sum())
         self._observations += len(keyed)
@@ -38,20 +41,17 @@ class SlotCounters:
         np.add.at(self._messages, indices[keyed], np.float32(weight))
         np.add.at(self._bytes, indices[keyed], (weight * sizes_bytes[keyed]).astype(np.float32))
 
-    def _sample(self, table: pa.Table) -> tuple[pa.Array, npt.NDArray[Any], float]:
-        """Keys and sizes of some rows, and how many rows each of them stands for.
+    def _sample(self, rows: Rows) -> pa.Table:
+        """Keys and values of some rows.
 
         The file is divided into equal stretches, and one row is drawn at random from each. So keys that alternate
-        regularly are sampled as often as they occur.
+        regularly are sampled as often as they occur. Only these rows are made: this runs on the event loop.
         """
-        keys = table["key"].combine_chunks()
-        sizes_bytes = _lengths(keys) + _lengths(table["value"])
-        rows = table.num_rows
-        if rows <= MOST_SAMPLED_ROWS:
-            return keys, sizes_bytes, 1.0
+        count = rows.num_rows
+        if count <= MOST_SAMPLED_ROWS:
+            return table_of(rows)
         drawn = np.arange(MOST_SAMPLED_ROWS) + self._generator.random(MOST_SAMPLED_ROWS)
-        picked = np.minimum((drawn * (rows / MOST_SAMPLED_ROWS)).astype(np.int64), rows - 1)
-        return keys.take(pa.array(picked)), sizes_bytes[picked], rows / MOST_SAMPLED_ROWS
+        return picked_rows(rows, np.minimum((drawn * (count / MOST_SAMPLED_ROWS)).astype(np.int64), count - 1))
 
     def fade(self, elapsed_seconds: float) -> None:
         """Reduce the weight of everything counted so far."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from filer.clock import Clock
-from filer.segment.later_table import Rows, table_of
+from filer.segment.later_table import Rows
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Segment
 from leader.policy.cut_points import SlotTraffic
@@ -36,7 +36,7 @@ class TrafficMeter:
         self._messages += rows.num_rows
         self._bytes += size_bytes
         if self._slots is not None and self._clock.monotonic_seconds() >= self._slots_due_seconds:
-            self._slots.count(table_of(rows))
+            self._slots.count(rows)
             self._slots_due_seconds = self._clock.monotonic_seconds() + self._pause_seconds
 
     def count_read(self, messages: int, size_bytes: int) -> None:

@@ -18,7 +18,7 @@ from filer.format.schema import KeyType, MessageSchema, ValueType
 from filer.format.segment_file import SegmentFileEncoder, encode
 from filer.segment.cut_rows import CutRows, RequestRows
 from filer.segment.deduplication import deduplicate
-from filer.segment.later_table import LaterTable, table_of
+from filer.segment.later_table import LaterTable, picked_rows, table_of
 from filer.segment.next_file import Accepted, NextFile, join
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef
@@ -204,3 +204,18 @@ def test_shares_are_recognised_and_taken_over_as_columns_are() -> None:
     stored = Position(3, BASE, 3)
     windows.note(request, stored, DAWN_US)
     assert deduplicate(windows, request, share) == ([stored], None)
+
+
+@pytest.mark.parametrize("keys", [True, False])
+@pytest.mark.parametrize("as_columns", [True, False], ids=["columns", "cut"])
+def test_some_rows_are_picked_without_making_all(keys: bool, as_columns: bool) -> None:
+    names = [b"k%d" % n if keys else None for n in range(300)]
+    rows = columns(REF, names, [b"v" * n for n in range(300)])
+    batch = accepted([rows] if as_columns else cut(rows, [7, 120], 5))
+    made = file_of(REF, batch)
+    assert isinstance(made.rows, LaterTable)
+    numbers = np.array([0, 3, 6, 7, 119, 120, 299])
+    picked = picked_rows(made.rows, numbers)
+    assert made.rows.to_make() is not None, "the others are not made"
+    assert picked.equals(table_of(made.rows).select(["key", "value"]).take(numbers))
+    assert picked_rows(made.rows, numbers).select(["key", "value"]).equals(picked), "as columns"

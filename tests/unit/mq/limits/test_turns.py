@@ -142,29 +142,17 @@ class Storing:
         return self.now
 
 
-async def test_steps_stand_back_until_a_file_is_made() -> None:
+@pytest.mark.parametrize("line", ["bodies", "pages", "streams", "others"])
+async def test_steps_stand_back_until_a_file_is_made(line: str) -> None:
     storing, work = Storing(), Work()
     turns = Turns(lambda: 0.0, storing)
-    work.begin(turns.pages, "page", 1)
+    work.begin(getattr(turns, line), "work", 1)
     await settle()
     assert not work.order
     storing.now = False
     turns.stored()
     await settle()
-    assert work.order == ["page"]
-
-
-async def test_decoding_what_is_published_does_not_stand_back() -> None:
-    storing, work = Storing(), Work()
-    turns = Turns(lambda: 0.0, storing)
-    work.begin(turns.pages, "page", 1)
-    await settle()
-    work.begin(turns.bodies, "body", 3)
-    await settle()
-    assert work.order == ["body"] * 3
-    storing.now = False
-    turns.stored()
-    await work.end()
+    assert work.order == ["work"]
 
 
 async def test_bodies_that_are_always_ready_do_not_keep_others_standing_back() -> None:

@@ -1,9 +1,12 @@
 """The load per slot is what was stored, seen in samples and fading."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from filer.segment.later_table import LaterTable, RowNumbers
 from filer.slots import SLOTS, slot_of
 from mq.traffic.slot_counters import MOST_SAMPLED_ROWS, SlotCounters
 
@@ -68,6 +71,23 @@ def test_of_a_large_file_a_sample_stands_for_all(chunks: int) -> None:
     assert seen.observations == MOST_SAMPLED_ROWS
     for n in range(4):
         assert seen.messages[slot_of(f"key {n}".encode())] == pytest.approx(rows / 4, rel=0.1), "keys come in turns"
+
+
+def test_of_a_large_file_only_the_sample_is_made() -> None:
+    """The event loop counts: to make a million rows, or look at all of them, holds up others for 50 ms."""
+    rows, picked = 10 * MOST_SAMPLED_ROWS, []
+
+    def pick(part: str, numbers: RowNumbers) -> pa.Table:
+        picked.append(len(numbers))
+        return table(["ann"] * len(numbers))
+
+    def make(parts: Sequence[str]) -> pa.Table:
+        raise AssertionError(f"all rows of {parts} are made")
+
+    subject = counters()
+    subject.count(LaterTable(rows, "part", make, pick=pick))
+    assert picked == [MOST_SAMPLED_ROWS]
+    assert subject.traffic().messages[slot_of(b"ann")] == pytest.approx(rows)
 
 
 def test_what_has_been_counted_fades() -> None:
