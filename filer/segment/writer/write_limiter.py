@@ -11,7 +11,8 @@ class WriteLimiter:
 
     Files that are written one after another are larger, since messages join them while they wait, and their threads do
     not compete for the interpreter. With 4 segments that gave a quarter to a third more throughput. Behind a large file
-    a small one would wait for all of it: 10 ms gave the same throughput as 25. `on_free` is called when none stores any more.
+    a small one would wait for all of it: 10 ms gave the same throughput as 25. `on_free` is called when none stores any
+    more.
     """
 
     def __init__(self, at_once: int, on_free: Callable[[], None] = lambda: None) -> None:
