@@ -102,8 +102,8 @@ async def measure(folder: Path, clock: Clock) -> None:
     assert credentials is not None
     anybody, asked = Guard(read_settings({"authorizer": "any"}, {}, {}), None), Guard(asking, credentials)
     here = Caller("127.0.0.1")
-    without_us = best_us(lambda: anybody.publisher(here, _PATH, "bench", None))
-    with_us = best_us(lambda: asked.publisher(here, _PATH, "bench", good))
+    without_us = best_us(lambda: anybody.publisher(here, "bench", None))
+    with_us = best_us(lambda: asked.publisher(here, "bench", good))
     print("| to let a publish through | us |\n| --- | ---: |")
     print(f"| without tokens | {without_us:.2f} |\n| with a token that was seen before | {with_us:.2f} |\n")
     _measure_quotas(asked, here, good)
@@ -131,7 +131,7 @@ def _same(policy: Policy) -> Policy:
 
 def _measure_quotas(asked: Guard, caller: Caller, good: bytes) -> None:
     """Print what a quota costs a publish besides, as the fast path asks for it."""
-    whose = asked.publisher(caller, _PATH, "bench", good)
+    whose = asked.publisher(caller, "bench", good)
     assert whose is not None
     print("| to ask for a quota | us |\n| --- | ---: |")
     for name, principal in (("there are none", None), ("others have one", "else"), ("it has one", "bench")):

@@ -1,6 +1,5 @@
 """What the audit trail says: one record for each change that was asked for, one for refusals that are alike. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -10,7 +9,7 @@ import pyarrow as pa
 
 from filer.format.schema import MessageSchema
 from mq.security.grants import Action
-from mq.security.needs import Need, need_of
+from mq.security.needs import Need
 
 Outcome: TypeAlias = Literal["done", "failed", "refused"]
 SCHEMA = MessageSchema.of("string", "json")
@@ -22,8 +21,6 @@ MANY = "(many)"
 """Stands for what was different among refusals that are counted together."""
 UNDER_WAY = " (under way)"
 """Stands behind a request that was allowed when it came."""
-_UPLOAD = re.compile(r"(/v1/topics/[^/]*/uploads/).*", re.DOTALL)
-"""The path of an upload: whoever has its id may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +66,15 @@ class AuditRecord:
 
 
 def record_of(
-    principal: str, address: str, method: str, path: str, status: int, *, request_id: str = ""
+    principal: str, address: str, need: Need, request: str, status: int, *, request_id: str = ""
 ) -> AuditRecord:
-    """The record of a request that is answered with that status."""
-    need = need_of(method, path)
+    """The record of a request that was answered with that status. `request` names it; no secret may be in it."""
     return AuditRecord(
         principal,
         address,
         need.action,
-        _resource_of(need),
-        _request_of(method, path),
+        need.resource,
+        f"{request:.{MOST_REQUEST_CHARACTERS}}",
         _outcome_of(status),
         status,
         request_id,
@@ -86,27 +82,11 @@ def record_of(
 
 
 def record_of_end(
-    principal: str, address: str, method: str, path: str, status: int, *, request_id: str = ""
+    principal: str, address: str, need: Need, request: str, status: int, *, request_id: str = ""
 ) -> AuditRecord:
     """The record of an answer that goes on and on, and ends because of a refusal of that status."""
-    record = record_of(principal, address, method, path, status, request_id=request_id)
+    record = record_of(principal, address, need, request, status, request_id=request_id)
     return replace(record, request=f"{record.request}{UNDER_WAY}")
-
-
-def _resource_of(need: Need) -> str:
-    """What a request is about, written as the subject of a grant: `topic:orders`, `topic:orders/billing`, `cluster`."""
-    if need.subject == "topic":
-        return f"topic:{need.topic:.210}"
-    if need.subject == "group":
-        return f"topic:{need.topic:.210}/{need.group:.210}"
-    return need.subject
-
-
-def _request_of(method: str, path: str) -> str:
-    """A request as the trail has it. The id of an upload is left out."""
-    found = _UPLOAD.fullmatch(path)
-    shown = f"{found[1]}(id)" if found else path
-    return f"{method} {shown:.{MOST_REQUEST_CHARACTERS}}"
 
 
 def _outcome_of(status: int) -> Outcome:

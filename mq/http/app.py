@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from filer import request_ids
@@ -21,7 +20,7 @@ from filer.plain_messages import plain_message
 from mq.base.settings import BrokerSettings
 from mq.base.version import VERSION
 from mq.broker import Broker
-from mq.http.dispatcher import Dispatcher, hot_methods
+from mq.http.dispatcher import Dispatcher
 from mq.http.endpoints.cluster import cluster_router
 from mq.http.endpoints.docs_page import docs_router
 from mq.http.endpoints.files import files_router
@@ -53,15 +52,13 @@ from mq.http.peer_dispatcher import PeerDispatcher
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
 from mq.http.routers import add_routes
+from mq.http.routes import METHODS, ROUTES, methods_of
 from mq.http.sockets.endpoint import socket_router
 from mq.http.tickets import Tickets
 from mq.peers.calls import CALLS, PREFIX
 
 # Where in a path like /v1/topics/birds/messages the word comes that says what is asked for.
 _WORD = 4
-METHODS = ("DELETE", "GET", "POST", "PUT")
-# Paths that OpenAPI does not describe, with words that no other has.
-_UNDESCRIBED = ("/openapi.json", "/docs")
 
 
 # What pages of other origins may read of an answer, besides what browsers show in any case.
@@ -99,11 +96,10 @@ def _guard(broker: Broker) -> Guard:
 
 
 def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
-    settings = broker.settings
     fast_api = create_app(broker)
     tickets = Tickets(broker.clock)
     add_routes(fast_api, [socket_router(broker, guard, publisher), tickets_router(broker, tickets)])
-    paths = [*fast_api.openapi()["paths"], *_UNDESCRIBED] if settings.access_log == "on" else []
+    paths = [route.template for route in ROUTES]
     return _around(Dispatcher(broker, guard, publisher, fast_api), broker, guard, paths, tickets)
 
 
@@ -208,7 +204,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        allowed = ", ".join(_methods(request))
+        allowed = ", ".join(methods_of(request.url.path))
         detail = f"{request.url.path} does not take {request.method}, but {allowed}"
         response = problem_response(Problem("method-not-allowed", "The method is not allowed", 405, detail))
         response.headers["allow"] = allowed
@@ -226,18 +222,8 @@ def _hint(request: Request) -> str:
     if words[1:3] != ["v1", "topics"]:
         return ""
     if len(words) > _WORD and words[3]:
-        routes = [str(getattr(route, "path", "")).split("/") for route in request.app.routes]
+        routes = [route.template.split("/") for route in ROUTES]
         known = {each[_WORD] for each in routes if each[1:_WORD] == ["v1", "topics", "{topic}"] and each[_WORD:]}
         if near := get_close_matches(words[_WORD][:SHOWN_CHARS], known, n=1, cutoff=0.7):
             return f" (did you mean {near[0]!r}?)"
     return f" (a topic's name has {NAME_RULE})" if words[3:] else ""
-
-
-def _methods(request: Request) -> list[str]:
-    """All methods of a path. The framework would name only those of the first endpoint."""
-    methods = hot_methods(request.url.path)
-    for method in METHODS:
-        scope = {**request.scope, "method": method}
-        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
-            methods.append(method)
-    return methods

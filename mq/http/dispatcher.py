@@ -4,7 +4,6 @@ Inside FastAPI the same endpoints would lose a quarter of their throughput to mi
 """
 
 import contextlib
-import re
 from functools import partial
 from typing import NoReturn
 
@@ -21,37 +20,22 @@ from mq.http.endpoints.topics import PutTopic
 from mq.http.guard import Guard, refusal_of_broker
 from mq.http.hidden_names import HIDDEN_NAMES, HiddenNames
 from mq.http.internal.endpoint import InternalEndpoint
-from mq.http.metered import SHARE, Metered, asks_to_wait, closing, creates_topic, goes_on
+from mq.http.metered import SHARE, Metered, asks_to_wait, closing
 from mq.http.principals import PRINCIPAL, check_members
 from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
+from mq.http.routes import LOAD_FILE, METRICS, PUBLISH, PUT_TOPIC, READYZ, UPLOAD, Asked, route_of
 from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
 from mq.security.caller import caller_of
-from mq.security.needs import Need, need_of
+from mq.security.needs import Need
 from mq.security.principal import ACTING, TRUSTED
-
-_PUBLISH = re.compile(r"/v1/topics/([^/]+)/messages\Z")
-_READS = re.compile(r"/v1/topics/[^/]+/(?:segments/[^/]+/)?messages(?:/|\Z)")
-_UPLOAD = re.compile(r"/v1/topics/([^/]+)/uploads/([^/]+)\Z")
-_TOPIC = re.compile(r"/v1/topics/([^/]+)\Z")
-_LOAD_FILE = re.compile(r"/v1/topics/([^/]+)/loads/([^/]+)/files/([0-9]{1,18})/([0-9]{1,18})\Z")
 
 # WebSocket's close code for what is not allowed (RFC 6455 §7.4.1).
 _POLICY_VIOLATION = 1008
-
-
-_READY, _METRICS = "/readyz", "/metrics"
-_PROBES = ("/healthz", "/livez", _READY)
-# Some load balancers look at no more than the status.
-_LOOKS = ("GET", "HEAD")
-
-
-def hot_methods(path: str) -> list[str]:
-    """The methods of a path that the dispatcher serves itself."""
-    hot = (("POST", _PUBLISH), ("PUT", _UPLOAD), ("PUT", _LOAD_FILE))
-    return [method for method, pattern in hot if pattern.match(path)]
+# More digits are no number of a segment or an offset.
+_MOST_DIGITS = 18
 
 
 class Dispatcher:
@@ -74,20 +58,19 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] != "http":
-            if scope["type"] == "websocket" and self._admit(scope, "GET", scope["path"]) is not None:
+            if scope["type"] == "websocket" and self._admit(scope) is not None:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
                 return
             await self._app(scope, receive, send)
             return
-        method, path = scope["method"], scope["path"]
-        is_internal = path.startswith(PREFIX)
-        refusal = self._refusal_of_broker(scope) if is_internal else self._admit(scope, method, path)
+        is_internal = scope["path"].startswith(PREFIX)
+        refusal = self._refusal_of_broker(scope) if is_internal else self._admit(scope)
         if self._guard.asks_for_credentials and not is_internal and refusal is None:
             now_seconds = self._broker.clock.monotonic_seconds
-            need = need_of(method, path)
+            need = route_of(scope).need
             scope[HIDDEN_NAMES] = hidden = HiddenNames(self._broker, scope[PRINCIPAL], [need.topic], scope)
             send = hidden.sender(send)
-            admit, record = partial(self._admit, scope, method, path), partial(record_end, self._broker, scope)
+            admit, record = partial(self._admit, scope), partial(record_end, self._broker, scope)
             again = Rechecked(scope, receive, send, admit, record, now_seconds)
             receive, send = again.receive, again.send
             refusal = await self._refusal_by_members(scope, need)
@@ -100,16 +83,16 @@ class Dispatcher:
 
     async def _serve_metered(self, scope: Scope, receive: Receive, send: Send, share: Share, need: Need) -> None:
         """Serve a request within the quota of its principal."""
-        path = scope["path"]
+        asked = route_of(scope)
         try:
             share.sit(caller_of(scope).seat)
             share.begin(need)
             scope[SHARE] = share
-            with share.stream() if goes_on(path) else contextlib.nullcontext():
-                reserved = creates_topic(scope["method"], path) and not self._has_topic(need.topic)
+            with share.stream() if asked.is_endless else contextlib.nullcontext():
+                reserved = asked.creates_topic and not self._has_topic(need.topic)
                 if reserved:
                     share.reserve_topic()
-                metered = Metered(scope, receive, send, share, self._broker.clock, need, reserved=int(reserved))
+                metered = Metered(scope, receive, send, share, self._broker.clock, reserved=int(reserved))
                 try:
                     await self._serve(scope, metered.receive, metered.send, None)
                 finally:
@@ -125,43 +108,43 @@ class Dispatcher:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, refusal: BraidError | None) -> None:
         """Serve a request that is allowed, or say why it is not."""
-        method, path = scope["method"], scope["path"]
-        is_internal = path.startswith(PREFIX)
-        if refusal is not None and method in _LOOKS and path in _PROBES:
-            await serve(self._probe(path), scope, send)
-        elif refusal is not None and not (self._shows_metrics and method == "GET" and path == _METRICS):
-            if method == "POST" and _PUBLISH.match(path):
+        asked = route_of(scope)
+        if refusal is not None and asked.route is not None and asked.route.is_probe:
+            await serve(self._probe(asked), scope, send)
+        elif refusal is not None and not (self._shows_metrics and asked.route is METRICS):
+            if asked.is_for(PUBLISH):
                 self._publish.count_refused(refusal)
             await serve(_raise(refusal), scope, send)
-        elif is_internal:
+        elif scope["path"].startswith(PREFIX):
             await serve(self._internal(scope, receive), scope, send)
-        elif method == "POST" and (match := _PUBLISH.match(path)):
+        elif asked.is_for(PUBLISH):
             ASKER.set(scope["client"])
             with self._turns.publishing:
-                await serve(self._publish(scope, receive, match[1]), scope, send)
-        elif method == "PUT" and (match := _UPLOAD.match(path)):
-            await serve(self._upload(scope, receive, match[1], match[2]), scope, send)
-        elif method == "PUT" and (match := _LOAD_FILE.match(path)):
-            topic, load, segment, base_offset = match[1], match[2], int(match[3]), int(match[4])
-            await serve(self._load_file(scope, receive, topic, load, segment, base_offset), scope, send)
+                await serve(self._publish(scope, receive, *asked.values), scope, send)
+        elif asked.is_for(UPLOAD):
+            await serve(self._upload(scope, receive, *asked.values), scope, send)
+        elif asked.is_for(LOAD_FILE) and all(map(_is_number, asked.values[2:])):
+            topic, load, segment, base_offset = asked.values
+            await serve(self._load_file(scope, receive, topic, load, int(segment), int(base_offset)), scope, send)
         else:
             # Routing and checking takes longer than what most of these ask for.
             ASKER.set(scope["client"])
-            await self._line(path, scope["query_string"]).wait()
-            if method == "PUT" and not scope["query_string"] and (match := _TOPIC.match(path)):
-                await serve(self._put_topic(scope, receive, match[1]), scope, send)
+            await self._line(asked, scope["query_string"]).wait()
+            if asked.is_for(PUT_TOPIC) and not scope["query_string"]:
+                await serve(self._put_topic(scope, receive, *asked.values), scope, send)
             else:
                 await self._app(scope, receive, send)
 
-    def _line(self, path: str, query: bytes) -> Line:
-        """Where requests for that path wait for their turn."""
-        if _READS.match(path):
-            return self._turns.streams if asks_to_wait(query) else self._turns.pages
-        return self._turns.streams if path.endswith("/subscribe") else self._turns.others
+    def _line(self, asked: Asked, query: bytes) -> Line:
+        """Where the request waits for its turn."""
+        turn = "others" if asked.route is None else asked.route.turn
+        if turn == "streams" or (turn == "pages" and asks_to_wait(query)):
+            return self._turns.streams
+        return self._turns.pages if turn == "pages" else self._turns.others
 
-    async def _probe(self, path: str) -> Reply:
+    async def _probe(self, asked: Asked) -> Reply:
         """The answer to those who may not know more: probes come from wherever the cluster's machinery runs."""
-        if path != _READY:
+        if asked.route is not READYZ:
             return Reply(b'{"status":"ok"}')
         ready = self._broker.readiness.ready
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
@@ -184,14 +167,18 @@ class Dispatcher:
             return Forbidden("brokers have a port of their own here, and are not served at that for clients")
         return refusal_of_broker(scope["headers"])
 
-    def _admit(self, scope: Scope, method: str, path: str) -> BraidError | None:
+    def _admit(self, scope: Scope) -> BraidError | None:
         """Why the request is not allowed. If it is, the scope tells from now on whose it is."""
         try:
-            scope[PRINCIPAL] = principal = self._guard.admit(caller_of(scope), method, path, scope["headers"])
+            scope[PRINCIPAL] = principal = self._guard.admit(caller_of(scope), route_of(scope).need, scope["headers"])
             ACTING.set("" if principal is TRUSTED else principal.name)
         except (Forbidden, Unauthenticated) as refusal:
             return refusal
         return None
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
 
 
 async def _raise(refusal: BraidError) -> NoReturn:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from mq.base.errors import Forbidden, Revoked, Unauthenticated
 from mq.base.internal_topics import why_not_changed
 from mq.base.settings import BrokerSettings
-from mq.http.web_pages import SAFE_METHODS, Headers, this_machine, why_foreign, why_forwarded
+from mq.http.web_pages import Headers, this_machine, why_foreign, why_forwarded
 from mq.machine_users.kernel_users import TELLS_USERS
 from mq.security.authorization import SEND_TOKEN, authorization_of
 from mq.security.caller import Caller, Credential
 from mq.security.grants import Action
 from mq.security.local_callers import LocalCallers, name_of_user
-from mq.security.needs import need_of
+from mq.security.needs import Need
 from mq.security.principal import TRUSTED, Principal
 
 if TYPE_CHECKING:
@@ -43,22 +43,20 @@ class Guard:
         """Whether requests are allowed by what they carry, which may end, and not only by where they come from."""
         return self._credentials is not None
 
-    def admit(self, caller: Caller, method: str, path: str, headers: Headers) -> Principal:
+    def admit(self, caller: Caller, need: Need, headers: Headers) -> Principal:
         """Whose request it is. A web page of another site must not use the rights of its reader.
 
         Raises `Unauthenticated` if nobody is known by its credential, and `Forbidden` if it is not allowed.
         """
-        need = need_of(method, path)
         principal = self._principal(caller, need.action, headers)
         if (refusal := principal.refusal(need)) is not None:
             raise refusal
-        safe = method in SAFE_METHODS
-        self.check_page(headers, need.action, safe=safe)
-        if not safe and (refusal := why_not_changed(path)) is not None:
+        self._check_page(headers, need.action, safe=need.effect == "none")
+        if need.effect == "change" and (refusal := why_not_changed(need.topic)) is not None:
             raise refusal
         return principal
 
-    def publisher(self, caller: Caller, path: str, topic: str, authorization: bytes | None) -> Principal | None:
+    def publisher(self, caller: Caller, topic: str, authorization: bytes | None) -> Principal | None:
         """Who publishes to a topic's messages, if `admit` has found nothing in the headers before; None if nobody may.
 
         Where no token says who it is, it is whoever is trusted.
@@ -75,7 +73,7 @@ class Guard:
             allowed = self._local.serves(caller)
         else:
             allowed = self._credentials is None
-        return principal if allowed and why_not_changed(path) is None else None
+        return principal if allowed and why_not_changed(topic) is None else None
 
     def _credential(self, caller: Caller, authorization: bytes | None) -> Credential | None:
         """What a request is allowed for: its token, else the certificate of its connection, where that counts."""
@@ -105,7 +103,7 @@ class Guard:
             raise Unauthenticated("this broker asks for a token", SEND_TOKEN)
         return TRUSTED
 
-    def check_page(self, headers: Headers, action: Action, *, safe: bool = False) -> None:
+    def _check_page(self, headers: Headers, action: Action, *, safe: bool) -> None:
         """Raise `Forbidden` for requests of a foreign web page, or of a proxy for others than this machine's users."""
         by_place = self._local is not None and (self._credentials is None or authorization_of(headers) is None)
         names = self._names if by_place else None

@@ -11,7 +11,7 @@ from starlette.types import Message, Scope, Send
 from mq.broker import Broker
 from mq.http.problems import MEDIA_TYPE
 from mq.http.reply import WHOLE_BODY
-from mq.security.needs import NEEDS
+from mq.http.routes import ROUTES
 from mq.security.principal import Principal
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ _NAMED = re.compile(r"(\btopic(?: group)? '|\btopics/|\btopic-groups/)([A-Za-z0-
 _FORBIDDEN = "urn:braidmq:forbidden"
 _OWN_FAULT = 500
 _WORD = re.compile(r"[A-Za-z0-9._-]+")
-_ROUTE_WORDS = frozenset(word for _, template in NEEDS for word in template.split("/"))
+_ROUTE_WORDS = frozenset(word for route in ROUTES for word in route.template.split("/"))
 _PLAIN = frozenset(("type", "title", "status", "retryable", "request_id"))
 """What a problem says in the same words to everybody."""
 

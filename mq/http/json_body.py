@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
+from starlette.types import Scope
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
@@ -14,6 +15,7 @@ from filer.plain_messages import plain_reason
 from filer.strict_settings import field_names
 from mq.base.errors import BodyTooLarge
 from mq.http.reply import JSON
+from mq.http.routes import route_of
 from mq.http.shallow_json import object_in_steps, object_of
 from mq.limits.steps import STEP_ROWS, Steps
 
@@ -106,24 +108,24 @@ async def parse_object(
 
 async def read_body(request: Request, most_bytes: int = JSON_MAX_BYTES) -> bytes:
     """The body of a request. The framework would read one of any size into memory. Raises `BodyTooLarge`."""
-    return await gathered(request.stream(), request.scope["path"], most_bytes)
+    return await gathered(request.stream(), request.scope, most_bytes)
 
 
-async def gathered(chunks: AsyncIterable[bytes], path: str, most_bytes: int = JSON_MAX_BYTES) -> bytes:
-    """As `read_body`, of a request for that path."""
+async def gathered(chunks: AsyncIterable[bytes], scope: Scope, most_bytes: int = JSON_MAX_BYTES) -> bytes:
+    """As `read_body`, of a request with that scope."""
     body = bytearray()
     async for chunk in chunks:
         body += chunk
         if len(body) > most_bytes:
             message = f"the body is larger than {most_bytes} bytes: upload payloads separately"
-            raise BodyTooLarge(message, most_bytes, topic_in(path))
+            raise BodyTooLarge(message, most_bytes, topic_of(scope))
     return bytes(body)
 
 
-def topic_in(path: str) -> str | None:
-    """The topic of a path below that of a topic."""
-    parts = path.split("/")
-    return parts[3] if parts[1:3] == ["v1", "topics"] and len(parts) > 3 else None
+def topic_of(scope: Scope) -> str | None:
+    """The topic that a request is about, or a group of it; None for any other request."""
+    asked = route_of(scope)
+    return asked.need.topic if asked.route is not None and asked.route.named == "topic" and asked.need.topic else None
 
 
 def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:

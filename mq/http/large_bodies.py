@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from mq.base.errors import BodyTooLarge
 from mq.bodies.intake import ClientGone, Intake
 from mq.broker import Broker
-from mq.http.json_body import topic_in
+from mq.http.json_body import topic_of
 
 
 @contextlib.asynccontextmanager
@@ -18,7 +18,7 @@ async def large_body(broker: Broker, request: Request, most_bytes: int) -> Async
 
     Raises `BodyTooLarge`, and as `Intake.read`.
     """
-    topic = topic_in(request.scope["path"])
+    topic = topic_of(request.scope)
     length = request.headers.get("content-length")
     with Intake(
         broker.asked,

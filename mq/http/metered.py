@@ -1,6 +1,5 @@
 """Charges a principal with a quota for what its request takes, as it comes and goes."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
@@ -13,15 +12,11 @@ from mq.base.errors import QuotaExceeded
 from mq.bodies.arriving_body import arriving_body
 from mq.http.chunks import withdraw_chunks
 from mq.http.reply import WHOLE_BODY
+from mq.http.routes import SUBSCRIBE, route_of
 from mq.limits.quotas import HOLD_SECONDS, Share
-from mq.security.needs import Need
 
 _LONGEST_REST_SECONDS = 1.0
-_GOES_ON = ("/subscribe",)
-_CREATED, _TOPIC_SLASHES = 201, 3
-# Payloads lie beside topics: they are no storage of theirs.
-_UPLOAD = re.compile(r"/v1/topics/[^/]+/uploads(?:/|\Z)")
-_ENDLESS = ("/subscribe", "/socket")
+_CREATED = 201
 SHARE = "braidmq.share"
 """In the scope of a request: the share of its principal, if it has a quota."""
 
@@ -33,14 +28,17 @@ class Metered:
     """
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, need: Need, *, reserved: int
+        self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, *, reserved: int
     ) -> None:
+        asked = route_of(scope)
+        action, route = asked.need.action, asked.route
         self._receive, self._send, self._share, self._clock = receive, send, share, clock
-        self._publishes, self._reads = need.action in ("publish", "load"), need.action in ("read", "consume")
+        self._publishes, self._reads = action in ("publish", "load"), action in ("read", "consume")
         self._arriving, self._read_bytes, self._is_whole = arriving_body(scope), 0, False
-        self._rests = scope["path"].endswith(_GOES_ON)
-        self._creates, self._reserved = creates_topic(scope["method"], scope["path"]), reserved
-        self._taken = share.taking(need.topic) if self._publishes and not _UPLOAD.match(scope["path"]) else None
+        self._rests = route is SUBSCRIBE
+        self._creates, self._reserved = asked.creates_topic, reserved
+        has_payloads = route is not None and route.has_payloads
+        self._taken = share.taking(asked.need.topic) if self._publishes and not has_payloads else None
         if self._reads and share.limits.read_bytes_per_second is not None:
             # What is written to a connection past here would not be counted.
             withdraw_chunks(scope)
@@ -90,17 +88,6 @@ class Metered:
         created = int(self._creates and status == _CREATED)
         self._share.created_topics(created - self._reserved)
         self._creates, self._reserved = False, 0
-
-
-def creates_topic(method: str, path: str) -> bool:
-    """Whether a request may create a topic or a topic group."""
-    named = path.count("/") == _TOPIC_SLASHES and path.startswith(("/v1/topics/", "/v1/topic-groups/"))
-    return named and method == "PUT"
-
-
-def goes_on(path: str) -> bool:
-    """Whether requests for that path are answered without end: they count among their principal's streams."""
-    return path.endswith(_ENDLESS)
 
 
 def asks_to_wait(query: bytes) -> bool:

@@ -7,7 +7,7 @@ from starlette.types import Message, Receive, Scope, Send
 from filer.errors import BraidError
 from mq.http.problems import problem_of
 from mq.http.reply import BrokenOff, problem_reply, send_reply
-from mq.http.web_pages import SAFE_METHODS
+from mq.http.routes import route_of
 from mq.security.standing import REVIEW_SECONDS
 
 RecordEnd = Callable[[BraidError], Awaitable[None]]
@@ -36,11 +36,8 @@ class Rechecked:
         self._scope, self._receive, self._send = scope, receive, send
         self._admit, self._record_end, self._now_seconds = admit, record_end, now_seconds
         self._looked_seconds = now_seconds()
-        path: str = scope["path"]
-        # Subscriptions and sockets tell by themselves why they end (`Standing`).
-        self._gives_data = path.endswith("/claims") or (
-            scope["method"] in SAFE_METHODS and not path.endswith(("/subscribe", "/socket"))
-        )
+        # Subscriptions and sockets report by themselves why they end (`Standing`).
+        self._gives_data = route_of(scope).gives_data
         self._is_refused = False
 
     async def receive(self) -> Message:

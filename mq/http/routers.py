@@ -1,6 +1,7 @@
 """What the routers of all FastAPI endpoints have in common."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
@@ -9,11 +10,25 @@ from fastapi.routing import APIRoute
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
 from mq.http.reply import JSON
+from mq.http.routes import Route
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
-def new_router(tag: str) -> APIRouter:
-    """A router whose endpoints refuse unknown parameters."""
-    return APIRouter(tags=[tag], dependencies=[Depends(_refuse_unknown_parameters)])
+class Router(APIRouter):
+    """Endpoints that refuse unknown parameters. Each serves a route of the table."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(tags=[tag], dependencies=[Depends(_refuse_unknown_parameters)])
+
+    def serves(self, route: Route, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """A decorator of the endpoint of that route; `options` are those of FastAPI."""
+        return self.api_route(route.template, methods=[route.method], **options)
+
+
+def new_router(tag: str) -> Router:
+    """A router for endpoints of that tag."""
+    return Router(tag)
 
 
 def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:

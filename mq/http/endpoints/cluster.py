@@ -15,6 +15,7 @@ from mq.http.endpoints.topics import damaged_objects
 from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import CLUSTER, DRAIN, END_DRAIN, HEALTHZ, LIVEZ, METRICS, READYZ
 from mq.limits.steps import Steps, in_turns
 
 # A line of metrics takes about as long as some ten lines of a page.
@@ -25,7 +26,7 @@ def cluster_router(broker: Broker) -> APIRouter:
     """The endpoints about the broker and its cluster."""
     router = new_router("cluster")
 
-    @router.get("/v1/cluster")
+    @router.serves(CLUSTER)
     async def cluster(request: Request) -> Response:
         """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged.
 
@@ -63,7 +64,7 @@ def cluster_router(broker: Broker) -> APIRouter:
             }
         )
 
-    @router.post("/v1/cluster/brokers/{name}/drain", status_code=202)
+    @router.serves(DRAIN, status_code=202)
     async def drain(name: str) -> Response:
         """Make a broker, by id or name, hand over its segments. It keeps running, without segments."""
         info = _called(broker.coordinator.brokers(), name)
@@ -75,7 +76,7 @@ def cluster_router(broker: Broker) -> APIRouter:
         )
         return json_response({"broker": info.id, "segments": segments}, status=202)
 
-    @router.delete("/v1/cluster/brokers/{name}/drain")
+    @router.serves(END_DRAIN)
     async def undrain(name: str) -> Response:
         """Let a broker, by id or name, own segments again after it was drained."""
         info = _called(broker.coordinator.brokers(), name)
@@ -89,20 +90,20 @@ def cluster_router(broker: Broker) -> APIRouter:
 
     @router.head("/livez", include_in_schema=False)
     @router.head("/healthz", include_in_schema=False)
-    @router.get("/livez")
-    @router.get("/healthz")
+    @router.serves(LIVEZ)
+    @router.serves(HEALTHZ)
     async def healthz() -> Response:
         """The process is alive, whatever its store does."""
         return json_response({"status": "ok"})
 
     @router.head("/readyz", include_in_schema=False)
-    @router.get("/readyz", responses={503: {"description": "Starting, draining, or alone in trouble with its store."}})
+    @router.serves(READYZ, responses={503: {"description": "Starting, draining, or alone in trouble with its store."}})
     async def readyz() -> Response:
         """Requests are welcome. What it cannot do at the moment is in `problems`."""
         told = broker.readiness
         return json_response(told.document(), status=200 if told.ready else 503)
 
-    @router.get("/metrics", response_class=PlainTextResponse)
+    @router.serves(METRICS, response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
         text = await in_turns(_rendered(broker), broker.turns.others)

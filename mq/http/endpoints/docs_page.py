@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from mq.base.errors import NotFound
 from mq.http.routers import new_router
+from mq.http.routes import DOCS, DOCS_FILE
 
 _PACKAGE = "fastapi_swagger.resources"
 _FILES = {
@@ -48,12 +49,12 @@ def docs_router() -> APIRouter:
     """The page and its files."""
     router = new_router("docs")
 
-    @router.get("/docs", include_in_schema=False)
+    @router.serves(DOCS, include_in_schema=False)
     async def docs_page() -> Response:
         """The page."""
         return Response(_PAGE, 200, _HEADERS, "text/html")
 
-    @router.get("/docs/{name}", include_in_schema=False)
+    @router.serves(DOCS_FILE, include_in_schema=False)
     def docs_file(name: str) -> Response:
         """A file of the page. Read when it is asked for, which is seldom."""
         if name == "start.js":

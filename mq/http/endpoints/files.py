@@ -20,6 +20,7 @@ from mq.broker import Broker
 from mq.http.principals import presigned_seconds
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import FILES, SEGMENT_FILES, UPKEEP
 from mq.http.start import check_offset, start_positions
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_view import TopicView
@@ -34,7 +35,7 @@ def files_router(broker: Broker) -> APIRouter:
     """The endpoints for offline readers."""
     router = new_router("files")
 
-    @router.get("/v1/topics/{topic}/files")
+    @router.serves(FILES)
     async def files(
         request: Request,
         topic: str,
@@ -49,7 +50,7 @@ def files_router(broker: Broker) -> APIRouter:
         expires_seconds = presigned_seconds(request, broker.clock, PRESIGNED_SECONDS)
         return json_response(await _listed(broker, runtime, since, first, limit, expires_seconds))
 
-    @router.get("/v1/topics/{topic}/segments/{segment}/files")
+    @router.serves(SEGMENT_FILES)
     async def segment_files(
         request: Request,
         topic: str,
@@ -68,7 +69,7 @@ def files_router(broker: Broker) -> APIRouter:
             await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit, expires_seconds)
         )
 
-    @router.post("/v1/topics/{topic}/upkeep", status_code=202)
+    @router.serves(UPKEEP, status_code=202)
     async def upkeep(topic: str) -> Response:
         """Make this broker look for roll-ups that other programs wrote of the segments that it maintains.
 

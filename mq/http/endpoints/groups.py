@@ -31,14 +31,27 @@ from mq.http.metered import waiting
 from mq.http.principals import check_members, principal_of
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
+from mq.http.routes import (
+    ACK,
+    CLAIM,
+    DELETE_GROUP,
+    EXTEND,
+    GET_GROUP,
+    GROUP_MESSAGES,
+    LIST_GROUPS,
+    PUT_GROUP,
+    REDRIVE,
+    RELEASE,
+    RESET,
+    Route,
+    route_of,
+)
 from mq.http.shallow_json import object_of
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.peers.group_call import GroupRequest
 from mq.security.caller import credential_of
-from mq.security.needs import need_of
 
 _DESCRIBING = ("put", "describe", "reset")
-_GROUP = "/v1/topics/{topic}/groups/{group}"
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]
 _SETTINGS = {"requestBody": {"content": {JSON: {"schema": {"type": "object"}}}}}
 
@@ -62,7 +75,7 @@ def groups_router(broker: Broker) -> APIRouter:
                 answer = without_hidden_letters(answer, topic, principal_of(request))
             return response_of(answer, lease)
 
-    @router.post(f"{_GROUP}/claims", openapi_extra=body_schema(ClaimBody, required=False))
+    @router.serves(CLAIM, openapi_extra=body_schema(ClaimBody, required=False))
     async def claim(request: Request, topic: str, group: str) -> Response:
         """Claim messages: nobody else gets them while the lease runs. A group that is not there is made."""
         body = await read_body(request)
@@ -76,7 +89,7 @@ def groups_router(broker: Broker) -> APIRouter:
             lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
             # What a consumer that has gone away would get is for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
-            allowed = broker.access.standings.of(credential_of(request.scope), need_of("POST", request.scope["path"]))
+            allowed = broker.access.standings.of(credential_of(request.scope), route_of(request.scope).need)
             try:
                 with allowed as standing:
                     over = None if standing is None else standing.over
@@ -85,8 +98,8 @@ def groups_router(broker: Broker) -> APIRouter:
                 lease.close()
                 return Response(status_code=NOBODY_READS)
 
-    def add(operation: str, model: type[JsonBody], what: str) -> None:
-        @router.post(f"{_GROUP}/{operation}", openapi_extra=body_schema(model), name=operation, description=what)
+    def add(route: Route, operation: str, model: type[JsonBody], what: str) -> None:
+        @router.serves(route, openapi_extra=body_schema(model), name=operation, description=what)
         async def decide(request: Request, topic: str, group: str) -> Response:
             async with large_body(broker, request, BODY_BYTES) as body:
                 asked = GroupRequest(topic, group, operation, body)
@@ -94,11 +107,11 @@ def groups_router(broker: Broker) -> APIRouter:
                     lease.turns = broker.turns.others
                     return response_of(await groups.serve(asked, lease), lease)
 
-    add("acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
-    add("releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
-    add("extensions", ExtensionBody, "Have leases run longer.")
+    add(ACK, "acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
+    add(RELEASE, "releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
+    add(EXTEND, "extensions", ExtensionBody, "Have leases run longer.")
 
-    @router.get("/v1/topics/{topic}/groups")
+    @router.serves(LIST_GROUPS)
     async def list_groups(
         request: Request,
         topic: str,
@@ -120,27 +133,27 @@ def groups_router(broker: Broker) -> APIRouter:
             }
         )
 
-    @router.put(_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_SETTINGS)
+    @router.serves(PUT_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_SETTINGS)
     async def put_group(request: Request, topic: str, group: str) -> Response:
         """Create a group (201), or change its settings (200). `from` counts only when it is created."""
         return await serve(request, topic, group, "put")
 
-    @router.get(_GROUP)
+    @router.serves(GET_GROUP)
     async def get_group(request: Request, topic: str, group: str) -> Response:
         """Describe a group: its settings, its lag, and how many messages are in flight."""
         return await serve(request, topic, group, "describe")
 
-    @router.delete(_GROUP, status_code=204)
+    @router.serves(DELETE_GROUP, status_code=204)
     async def delete_group(request: Request, topic: str, group: str) -> Response:
         """Delete a group. Its messages stay in their topic."""
         return await serve(request, topic, group, "delete")
 
-    @router.post(f"{_GROUP}/reset", openapi_extra=body_schema(ResetBody))
+    @router.serves(RESET, openapi_extra=body_schema(ResetBody))
     async def reset(request: Request, topic: str, group: str) -> Response:
         """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
         return await serve(request, topic, group, "reset")
 
-    @router.post(f"{_GROUP}/redrive", openapi_extra=body_schema(RedriveBody, required=False))
+    @router.serves(REDRIVE, openapi_extra=body_schema(RedriveBody, required=False))
     async def redrive(request: Request, topic: str, group: str) -> Response:
         """Publish dead letters to their topic again, once each, or discard them."""
         principal = principal_of(request)
@@ -148,7 +161,7 @@ def groups_router(broker: Broker) -> APIRouter:
         await check_members(broker, principal, topic, "publish")
         return await serve(request, topic, group, "redrive")
 
-    @router.get(f"{_GROUP}/messages")
+    @router.serves(GROUP_MESSAGES)
     async def look(
         topic: str,
         group: str,

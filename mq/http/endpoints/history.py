@@ -13,6 +13,7 @@ from mq.broker import Broker
 from mq.http.endpoints.topics import given_up_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import HISTORY
 from mq.topic.topic_runtime import TopicRuntime
 
 
@@ -20,7 +21,7 @@ def history_router(broker: Broker) -> APIRouter:
     """The history of topics."""
     router = new_router("topics")
 
-    @router.get("/v1/topics/{topic}/history")
+    @router.serves(HISTORY)
     async def history(
         topic: str,
         after: Annotated[int, Query(ge=-1, le=2**62, description="Only segments of higher ids.")] = -1,

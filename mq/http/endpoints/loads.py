@@ -22,6 +22,7 @@ from mq.http.large_bodies import large_body
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import ABORT_LOAD, BEGIN_LOAD, COMMIT_LOAD, GET_LOAD, LOAD_URLS
 from mq.limits.steps import in_turns
 
 MOST_COMMIT_BYTES = 4 * 1024 * 1024
@@ -79,13 +80,12 @@ class CommitRequest(JsonBody):
 def loads_router(broker: Broker) -> APIRouter:
     """The endpoints of bulk loads."""
     router = new_router("loads")
-    path = "/v1/topics/{topic}/loads"
 
     async def parsed(request: Request, model: type[M], most: int) -> M:
         async with large_body(broker, request, MOST_COMMIT_BYTES) as body:
             return await in_turns(body_in_steps(body, model, most), broker.turns.others)
 
-    @router.post(path, status_code=201, openapi_extra=body_schema(ReserveRequest))
+    @router.serves(BEGIN_LOAD, status_code=201, openapi_extra=body_schema(ReserveRequest))
     async def reserve(request: Request, topic: str) -> Response:
         """Reserve segments for a bulk load (201). Repeated, it gives the same answer (200)."""
         _refuse_draining(broker)
@@ -94,7 +94,7 @@ def loads_router(broker: Broker) -> APIRouter:
         load, made = await broker.loads.reserve(topic, load_id, wanted.segments)
         return json_response(_reservation(topic, load), status=201 if made else 200)
 
-    @router.post(path + "/{load}/urls", openapi_extra=body_schema(TargetsRequest))
+    @router.serves(LOAD_URLS, openapi_extra=body_schema(TargetsRequest))
     async def urls(request: Request, topic: str, load: _LoadId) -> Response:
         """Get URLs to which to PUT files of a bulk load, once each. With `look`, also which files exist already."""
         _refuse_draining(broker)
@@ -114,7 +114,7 @@ def loads_router(broker: Broker) -> APIRouter:
             }
         )
 
-    @router.post(path + "/{load}", openapi_extra=body_schema(CommitRequest))
+    @router.serves(COMMIT_LOAD, openapi_extra=body_schema(CommitRequest))
     async def commit(request: Request, topic: str, load: _LoadId) -> Response:
         """Check the files of a bulk load and adopt all of its segments, or none. Repeated, it gives the same answer."""
         _refuse_draining(broker)
@@ -124,7 +124,7 @@ def loads_router(broker: Broker) -> APIRouter:
             _committed(await broker.loads.commit(topic, _checked_id(load), files, principal_of(request).name))
         )
 
-    @router.get(path + "/{load}")
+    @router.serves(GET_LOAD)
     async def describe(topic: str, load: _LoadId) -> Response:
         """Describe a bulk load: reserved, committing or committed."""
         state, found = await broker.loads.find(topic, _checked_id(load))
@@ -133,7 +133,7 @@ def loads_router(broker: Broker) -> APIRouter:
         answer = {**_reservation(topic, found), "state": state_name}
         return json_response(answer if found.version is None else {**answer, **_committed(found)})
 
-    @router.delete(path + "/{load}", status_code=204)
+    @router.serves(ABORT_LOAD, status_code=204)
     async def abandon(topic: str, load: _LoadId) -> Response:
         """Abandon a bulk load that is not committed. Its files are deleted after the grace period."""
         _refuse_draining(broker)

@@ -15,13 +15,11 @@ from mq.http.json_body import body_schema, checked_in_steps, read_body
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.routers import new_router
+from mq.http.routes import COMMIT, HEARTBEAT, JOIN, LEAVE
 from mq.http.shallow_json import object_in_steps
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.limits.steps import Steps, in_turns
 from mq.peers.group_call import GroupRequest
-
-_GROUP = "/v1/topics/{topic}/groups/{group}"
-_MEMBER = f"{_GROUP}/members/{{member_id}}"
 
 
 def members_router(broker: Broker) -> APIRouter:
@@ -33,12 +31,12 @@ def members_router(broker: Broker) -> APIRouter:
             lease.turns = broker.turns.others
             return response_of(await groups.serve(GroupRequest(topic, group, operation, body), lease), lease)
 
-    @router.post(f"{_GROUP}/members", status_code=201, openapi_extra=body_schema(JoinBody, required=False))
+    @router.serves(JOIN, status_code=201, openapi_extra=body_schema(JoinBody, required=False))
     async def join(request: Request, topic: str, group: str) -> Response:
         """Join a stream group, or start again under a name. A group that is not there is made."""
         return await serve(topic, group, "members", await read_body(request))
 
-    @router.post(f"{_MEMBER}/heartbeats", openapi_extra=_without_member(body_schema(HeartbeatBody)))
+    @router.serves(HEARTBEAT, openapi_extra=_without_member(body_schema(HeartbeatBody)))
     async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
         """Keep a session up: tell what is let go, and learn which segments to read, and which to let go."""
         async with large_body(broker, request, BODY_BYTES) as body:
@@ -60,7 +58,7 @@ def members_router(broker: Broker) -> APIRouter:
                 lease.close()
                 return Response(status_code=NOBODY_READS)
 
-    @router.delete(_MEMBER, status_code=204)
+    @router.serves(LEAVE, status_code=204)
     async def leave(
         topic: str, group: str, member_id: str, member_epoch: Annotated[int | None, Query(ge=1, le=2**62)] = None
     ) -> Response:
@@ -68,7 +66,7 @@ def members_router(broker: Broker) -> APIRouter:
         told = {"member_id": member_id, "member_epoch": member_epoch}
         return await serve(topic, group, "leave", orjson.dumps(told))
 
-    @router.post(f"{_GROUP}/commits", openapi_extra=body_schema(CommitBody))
+    @router.serves(COMMIT, openapi_extra=body_schema(CommitBody))
     async def commit(request: Request, topic: str, group: str) -> Response:
         """Commit positions: everything below them is done. Answered when that is stored."""
         async with large_body(broker, request, BODY_BYTES) as body:

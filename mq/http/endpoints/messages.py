@@ -34,6 +34,7 @@ from mq.http.principals import presigned_seconds, principal_of
 from mq.http.render import json_message, values_of
 from mq.http.reply import JSON, PacedStream, PageResponse
 from mq.http.routers import new_router
+from mq.http.routes import BROWSE, GET_MESSAGE, GET_PAYLOAD, READ_SEGMENT
 from mq.http.start import check_offset, check_positions, start_positions
 from mq.limits.read_budget import ReadLease
 from mq.topic.run import Run
@@ -120,7 +121,7 @@ def messages_router(broker: Broker) -> APIRouter:
     """The endpoints that give messages."""
     router = new_router("messages")
 
-    @router.get("/v1/topics/{topic}/messages", responses=_PAGE)
+    @router.serves(BROWSE, responses=_PAGE)
     async def browse(
         request: Request,
         topic: str,
@@ -141,7 +142,7 @@ def messages_router(broker: Broker) -> APIRouter:
             about, headers = {"marker": following}, {"Braid-Marker": following}
             return await messages_response(page.format, runtime, runs, about, headers, lease)
 
-    @router.get("/v1/topics/{topic}/segments/{segment}/messages", responses=_PAGE)
+    @router.serves(READ_SEGMENT, responses=_PAGE)
     async def read_segment(
         request: Request,
         topic: str,
@@ -160,7 +161,7 @@ def messages_router(broker: Broker) -> APIRouter:
                 headers["Braid-End-Offset"] = str(end_offset)
             return await messages_response(page.format, runtime, [run], about, headers, lease)
 
-    @router.get("/v1/topics/{topic}/messages/{message_id}")
+    @router.serves(GET_MESSAGE)
     async def read_message(topic: str, message_id: str) -> Response:
         """Read one message by its id, `<segment>-<offset>`."""
         with broker.read_budget.lease() as lease:
@@ -170,7 +171,7 @@ def messages_router(broker: Broker) -> APIRouter:
             runtime.reads.count_read(run.segment, 1, sum(map(len, parts)))
             return PageResponse(parts, {}, JSON, lease)
 
-    @router.get("/v1/topics/{topic}/messages/{message_id}/payload", response_class=Response, responses=_PAYLOAD)
+    @router.serves(GET_PAYLOAD, response_class=Response, responses=_PAYLOAD)
     async def read_payload(request: Request, topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
         with broker.read_budget.lease() as lease:

@@ -12,13 +12,13 @@ from mq.broker import Broker
 from mq.http.json_body import parse_object
 from mq.http.reply import JSON, json_response
 from mq.http.routers import new_router
+from mq.http.routes import GET_POLICY, PUT_POLICY
 from mq.security.policy.document import EXAMPLE, Policy, parse_policy
 from mq.security.policy.policy_object import tag_of
 
 if TYPE_CHECKING:
     from mq.security.policy.in_force import PolicyInForce
 
-_PATH = "/v1/cluster/policy"
 _TAG = re.compile(r'"[!#-~]{1,200}"')
 _MOST_BODY_BYTES = 2 * 1024 * 1024
 _ENTRIES = {"type": "array", "items": {"type": "object"}}
@@ -50,14 +50,14 @@ def policy_router(broker: Broker) -> APIRouter:
     """The endpoints of the policy."""
     router = new_router("cluster")
 
-    @router.get(_PATH)
+    @router.serves(GET_POLICY)
     async def get_policy() -> Response:
         """Show the policy in force, the newest that the store has. Its ETag is what a change of it has to name."""
         in_force = _policy_of(broker)
         await in_force.refresh()
         return _answer(in_force.policy)
 
-    @router.put(_PATH, openapi_extra=_BODY)
+    @router.serves(PUT_POLICY, openapi_extra=_BODY)
     async def put_policy(request: Request) -> Response:
         """Put a policy in the place of the one that `If-Match` names; what it does not say is in force no more.
 

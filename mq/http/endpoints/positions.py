@@ -9,6 +9,7 @@ from filer.topic.positions import advance, to_marker
 from mq.broker import Broker
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import POSITIONS
 from mq.http.start import start_positions
 
 
@@ -16,7 +17,7 @@ def positions_router(broker: Broker) -> APIRouter:
     """The endpoint for readers that keep their own positions."""
     router = new_router("messages")
 
-    @router.get("/v1/topics/{topic}/positions")
+    @router.serves(POSITIONS)
     async def positions(
         topic: str,
         marker: str | None = None,

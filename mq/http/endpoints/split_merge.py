@@ -13,6 +13,7 @@ from mq.http.endpoints.topics import segment_shape
 from mq.http.json_body import JsonBody, body_schema, parse_body
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import MERGE, SPLIT
 from mq.transitions.split_merge_requests import MergeRequest, SplitRequest
 
 _SegmentId = Annotated[int, Path(ge=0, le=2**62)]
@@ -41,9 +42,8 @@ class MergeBody(JsonBody):
 def split_merge_router(broker: Broker) -> APIRouter:
     """The endpoints that split and merge segments."""
     router = new_router("topics")
-    path = "/v1/topics/{topic}/segments/{segment}"
 
-    @router.post(path + "/split", openapi_extra=body_schema(SplitBody, required=False))
+    @router.serves(SPLIT, openapi_extra=body_schema(SplitBody, required=False))
     async def split(request: Request, topic: str, segment: _SegmentId) -> Response:
         """Cut an open segment at slots, or into parts (2) of equal traffic, or of equal width; its successors."""
         body = await parse_body(request, SplitBody, empty=b"{}")
@@ -51,7 +51,7 @@ def split_merge_router(broker: Broker) -> APIRouter:
             raise InvalidInput("give either 'at' or 'parts', not both")
         return await _carry_out(topic, SplitRequest(segment, None if body.at is None else tuple(body.at), body.parts))
 
-    @router.post(path + "/merge", openapi_extra=body_schema(MergeBody))
+    @router.serves(MERGE, openapi_extra=body_schema(MergeBody))
     async def merge(request: Request, topic: str, segment: _SegmentId) -> Response:
         """Make one segment of an open segment and its neighbour in key order; their successor."""
         body = await parse_body(request, MergeBody, empty=b"{}")

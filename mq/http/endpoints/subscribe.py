@@ -25,6 +25,7 @@ from mq.http.formats import STREAM_FORMATS
 from mq.http.render import Part
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
+from mq.http.routes import SUBSCRIBE, route_of
 from mq.http.start import start_positions
 from mq.http.stream_forms import StreamForm
 from mq.http.streaming.catching_up import catch_up
@@ -32,7 +33,6 @@ from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
 from mq.security.caller import credential_of
-from mq.security.needs import need_of
 from mq.security.standing import Over, is_over
 from mq.topic.topic_view import TopicView
 
@@ -65,7 +65,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
     """The endpoint of subscriptions."""
     router, streams = new_router("subscribe"), _Streams(broker)
 
-    @router.get("/v1/topics/{topic}/subscribe", response_class=StreamingResponse)
+    @router.serves(SUBSCRIBE, response_class=StreamingResponse)
     async def subscribe(
         request: Request,
         topic: str,
@@ -110,7 +110,7 @@ class _Streams:
     ) -> AsyncGenerator[Part, None]:
         """The parts of one stream, for as long as the request's credential is good."""
         standing_of = self._broker.access.standings.of
-        allowed = standing_of(credential_of(scope), need_of("GET", scope["path"]))
+        allowed = standing_of(credential_of(scope), route_of(scope).need)
         with self._broker.streams.counted(address), allowed as standing:
             over = None if standing is None else standing.over
             async with contextlib.aclosing(self._parts(view, positions, form, chunks, over, scope)) as parts:

@@ -9,6 +9,7 @@ from mq.broker import Broker
 from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import SOCKET_TICKET, SUBSCRIBE_TICKET
 from mq.http.tickets import TICKET_SECONDS, Tickets
 from mq.security.authorization import authorization_of
 
@@ -28,13 +29,13 @@ def tickets_router(broker: Broker, tickets: Tickets) -> APIRouter:
         response.headers["cache-control"] = "no-store"
         return response
 
-    @router.post("/v1/topics/{topic}/subscribe/tickets", status_code=201)
+    @router.serves(SUBSCRIBE_TICKET, status_code=201)
     async def for_stream(request: Request, topic: str) -> Response:
         """Give a ticket for one `GET …/subscribe?ticket=…`, for who can send no header, as `EventSource`."""
         await broker.topics.view(topic)
         return given(request)
 
-    @router.post("/v1/topics/{topic}/socket/tickets", status_code=201)
+    @router.serves(SOCKET_TICKET, status_code=201)
     async def for_socket(request: Request, topic: str) -> Response:
         """Give a ticket for one `GET …/socket?ticket=…`, for who can send no header, as `WebSocket` of browsers."""
         await broker.topics.view(topic)

@@ -13,18 +13,18 @@ from mq.http.json_body import parse_object
 from mq.http.principals import principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import DELETE_TOPIC_GROUP, GET_TOPIC_GROUP, LIST_TOPIC_GROUPS, PUT_TOPIC_GROUP
 from mq.security.principal import Principal
 from mq.topic.topic_runtime import TopicRuntime
 
 _BODY = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
-_GROUP = "/v1/topic-groups/{group}"
 
 
 def topic_groups_router(broker: Broker) -> APIRouter:
     """Endpoints of topic groups."""
     router = new_router("topic groups")
 
-    @router.put(_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_BODY)
+    @router.serves(PUT_TOPIC_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_BODY)
     async def put_topic_group(request: Request, group: str) -> Response:
         """Create a topic group (201), or add topics to it and change its settings (200).
 
@@ -45,7 +45,7 @@ def topic_groups_router(broker: Broker) -> APIRouter:
             document | {"created": put.created, "differs": differences(put)}, status=201 if put.created else 200
         )
 
-    @router.get("/v1/topic-groups")
+    @router.serves(LIST_TOPIC_GROUPS)
     async def list_topic_groups(
         request: Request, after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
     ) -> Response:
@@ -75,13 +75,13 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         page = listed[:limit]
         return json_response({"topic_groups": page, "next": page[-1]["group"] if len(listed) > limit else None})
 
-    @router.get(_GROUP)
+    @router.serves(GET_TOPIC_GROUP)
     async def get_topic_group(request: Request, group: str) -> Response:
         """Describe a topic group: its topics, its configuration and its segments."""
         runtime = await broker.topic_groups.group(group)
         return json_response(await _describe(broker, runtime, principal_of(request)))
 
-    @router.delete(_GROUP, status_code=204)
+    @router.serves(DELETE_TOPIC_GROUP, status_code=204)
     async def delete_topic_group(group: str) -> Response:
         """Delete a topic group with all its topics. Its files are deleted after the grace period."""
         await broker.patience.wait(broker.topic_groups.delete(group), f"the deletion of topic group {group!r}")

@@ -22,6 +22,7 @@ from mq.http.principals import principal_of
 from mq.http.problems import problem_of, repeatable
 from mq.http.reply import JSON, Reply, json_response
 from mq.http.routers import new_router
+from mq.http.routes import DELETE_TOPIC, GET_ROUTE, GET_TOPIC, LIST_TOPICS, PUT_TOPIC
 from mq.http.shallow_json import object_of
 from mq.peers.traffic_report import ShownTraffic
 from mq.topic.lost_objects import SHOWN
@@ -35,8 +36,8 @@ def topics_router(broker: Broker) -> APIRouter:
     """Endpoints of topics themselves."""
     router, put = new_router("topics"), PutTopic(broker)
 
-    @router.put(
-        "/v1/topics/{topic}",
+    @router.serves(
+        PUT_TOPIC,
         responses={201: {"description": "Created."}},
         openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     )
@@ -49,7 +50,7 @@ def topics_router(broker: Broker) -> APIRouter:
         reply = await put.reply(topic, await read_body(request), request.headers.get(_CONDITION))
         return Response(reply.body, reply.status, media_type=JSON)
 
-    @router.get("/v1/topics")
+    @router.serves(LIST_TOPICS)
     async def list_topics(
         request: Request,
         after: str | None = None,
@@ -93,7 +94,7 @@ def topics_router(broker: Broker) -> APIRouter:
             }
         )
 
-    @router.get("/v1/topics/{topic}")
+    @router.serves(GET_TOPIC)
     async def get_topic(request: Request, topic: str) -> Response:
         """Describe a topic: its configuration and its segments; of a member, those of its topic group."""
         view = await broker.topics.view(topic)
@@ -104,13 +105,13 @@ def topics_router(broker: Broker) -> APIRouter:
         grouped = {"group": view.runtime.topic} if view.state.is_grouped else {}
         return json_response(described | {"topic": topic, **grouped})
 
-    @router.delete("/v1/topics/{topic}", status_code=204)
+    @router.serves(DELETE_TOPIC, status_code=204)
     async def delete_topic(topic: str) -> Response:
         """Delete a topic. Its files are deleted after the grace period."""
         await broker.patience.wait(broker.administration.delete(topic), f"the deletion of topic {topic!r}")
         return Response(status_code=204)
 
-    @router.get("/v1/topics/{topic}/route")
+    @router.serves(GET_ROUTE)
     async def route(topic: str) -> Response:
         """List the open segments and the addresses of their owners."""
         state = (await broker.topics.view(topic)).state
@@ -135,7 +136,7 @@ class PutTopic:
 
     async def __call__(self, scope: Scope, receive: Receive, topic: str) -> Reply:
         """Serve a request. Raises errors that `problem_of` can answer, and `ClientGone`."""
-        body = await gathered(chunks_of(receive), scope["path"])
+        body = await gathered(chunks_of(receive), scope)
         try:
             return await self.reply(topic, body, Headers(scope=scope).get(_CONDITION))
         except StoreError as error:

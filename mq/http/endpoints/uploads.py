@@ -14,6 +14,7 @@ from mq.http.json_body import JsonBody, body_schema, parse_body
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
+from mq.http.routes import BEGIN_UPLOAD
 
 
 class UploadRequest(JsonBody):
@@ -29,7 +30,7 @@ def uploads_router(broker: Broker) -> APIRouter:
     """The endpoint that issues uploads."""
     router = new_router("uploads")
 
-    @router.post("/v1/topics/{topic}/uploads", status_code=201, openapi_extra=body_schema(UploadRequest))
+    @router.serves(BEGIN_UPLOAD, status_code=201, openapi_extra=body_schema(UploadRequest))
     async def issue(request: Request, topic: str) -> Response:
         """Issue an upload: PUT the payload to `url` with `headers`, then publish `"ref": {"upload": id}`."""
         if broker.draining.is_set():

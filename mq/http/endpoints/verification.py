@@ -23,6 +23,7 @@ from mq.http.principals import check_members, principal_of
 from mq.http.problems import problem_of, repeatable
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
+from mq.http.routes import VERIFY_CLUSTER, VERIFY_TOPIC
 from mq.maintenance.verifications import Verification
 
 PROGRESS_SECONDS = 1.0
@@ -33,7 +34,7 @@ def verification_router(broker: Broker) -> APIRouter:
     """The endpoints that check what is stored."""
     router = new_router("verification")
 
-    @router.get("/v1/topics/{topic}/verification", response_class=StreamingResponse)
+    @router.serves(VERIFY_TOPIC, response_class=StreamingResponse)
     async def verify_topic(request: Request, topic: str) -> Response:
         """Check every byte of a topic. Each second, and for each object that is wrong, a line says what was found."""
         # Its lines name objects of all topics of a group.
@@ -41,7 +42,7 @@ def verification_router(broker: Broker) -> APIRouter:
         broker.verifications.check()
         return _answer(broker, await broker.verifications.of_topic(check_name(topic)))
 
-    @router.get("/v1/cluster/verification", response_class=StreamingResponse)
+    @router.serves(VERIFY_CLUSTER, response_class=StreamingResponse)
     async def verify_cluster() -> Response:
         """Check the records of the cluster; lines as those of a topic."""
         broker.verifications.check()

@@ -19,6 +19,7 @@ from mq.http.guard import Guard
 from mq.http.problems import problem_of
 from mq.http.producer_sequence import of_owner
 from mq.http.reply import Reply, cut_off, problem_reply, reply_of
+from mq.http.routes import PUBLISH
 from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.limits.storage_meter import Taken
 from mq.security.caller import Caller
@@ -69,9 +70,9 @@ class FastPublisher:
     def _principal(self, head: Head, caller: Caller) -> Principal | None:
         """Who publishes; None if they may not."""
         if head.headers_allowed:
-            return self._guard.publisher(caller, head.path, head.topic, head.authorization)
+            return self._guard.publisher(caller, head.topic, head.authorization)
         try:
-            return self._guard.admit(caller, "POST", head.path, head.headers)
+            return self._guard.admit(caller, PUBLISH.of(head.topic).need, head.headers)
         except BraidError:
             return None
 

@@ -10,15 +10,12 @@ from mq.http.guard import Guard
 from mq.http.principals import PRINCIPAL
 from mq.http.problems import problem_of
 from mq.http.reply import problem_reply, send_reply
-from mq.http.web_pages import SAFE_METHODS
+from mq.http.routes import route_of
 from mq.peer_keys.signatures import REFUSAL_HEADER
 from mq.peers.calls import PREFIX
 from mq.security.caller import caller_of
-from mq.security.needs import need_of
 
 _PEER_REFUSAL = REFUSAL_HEADER.lower().encode()
-_SMALL_STEPS = ("/urls",)
-"""What a bulk load asks for on its way. Its begin and its end are recorded."""
 
 
 class Audited:
@@ -52,26 +49,19 @@ class Audited:
 
     def _record(self, scope: Scope, start: Message) -> AuditRecord | None:
         """What to record of a request that is answered so, if anything."""
-        method, path, status = scope["method"], scope["path"], start["status"]
-        if (status not in REFUSED and not changes(method, path)) or _is_of_brokers(start):
+        asked, status = route_of(scope), start["status"]
+        is_recorded = asked.is_recorded and not scope["path"].startswith(PREFIX)
+        if (status not in REFUSED and not is_recorded) or _is_of_brokers(start):
             return None
         caller = caller_of(scope)
         principal = scope.get(PRINCIPAL)
         name = self._guard.name_of(caller, scope["headers"]) if principal is None else principal.name
-        return record_of(name, caller.address, method, path, status, request_id=request_ids.current() or "")
+        return record_of(name, caller.address, asked.need, asked.text, status, request_id=request_ids.current() or "")
 
 
 def _is_of_brokers(start: Message) -> bool:
     """Whether one broker only tells another one, whom it knows by its key, to sign anew: nobody was refused."""
     return any(bytes(name).lower() == _PEER_REFUSAL for name, _ in start["headers"])
-
-
-def changes(method: str, path: str) -> bool:
-    """Whether a request changes what there is, other than by messages and by what consumers have seen of them."""
-    if method in SAFE_METHODS or path.startswith(PREFIX):
-        return False
-    action = need_of(method, path).action
-    return action == "manage" or (action == "load" and method != "PUT" and not path.endswith(_SMALL_STEPS))
 
 
 def _told_of(record: AuditRecord) -> str:

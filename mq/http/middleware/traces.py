@@ -7,14 +7,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from filer import request_ids
 from filer.tracing import NO_SPAN, Carrier, Span
+from mq.http.routes import route_of
 from mq.peers.calls import PREFIX, READ_TAIL
 from mq.tracing.tracer import Tracer
 
 # Names that no topic may have would be names of spans, and whoever likes could make any number of them.
-_TOPIC = r"/topics/([A-Za-z0-9._-]{1,200})/"
-_MESSAGES = re.compile(rf"/v1{_TOPIC}(?:messages(?:/[^/]+(?:/payload)?)?|segments/[0-9]{{1,18}}/messages)\Z")
-_SUBSCRIBE = re.compile(rf"/v1{_TOPIC}subscribe\Z")
-_TAIL = re.compile(rf"{PREFIX}{_TOPIC}segments/[0-9]{{1,18}}/{READ_TAIL.name}\Z")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
+_TAIL = re.compile(rf"{PREFIX}/topics/([A-Za-z0-9._-]{{1,200}})/segments/[0-9]{{1,18}}/{READ_TAIL.name}\Z")
 _CARRIED = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
 
 
@@ -40,32 +39,17 @@ class Traces:
     async def _traced(self, span: Span, scope: Scope, receive: Receive, send: Send) -> None:
         if (request_id := request_ids.current()) is not None:
             span.note(request_id=request_id)
-        is_stream = _SUBSCRIBE.match(scope["path"]) is not None
+        is_stream = route_of(scope).is_endless
         with span:
             await self._app(scope, receive, _observed(send, span, ends_with_head=is_stream))
 
     def _begin(self, scope: Scope) -> Span:
-        step, match = _step_of(scope["method"], scope["path"])
-        if match is None:
-            return NO_SPAN
-        carrier = _carrier(scope["headers"])
-        if step == READ_TAIL.name:
-            return self._tracer.resume(step, match[1], [carrier])
-        return self._tracer.begin(step, match[1], carrier)
-
-
-def _step_of(method: str, path: str) -> tuple[str, re.Match[str] | None]:
-    """What the request asks for, and its topic; no match for what is not traced."""
-    if method == "POST":
-        # To a single message nobody posts.
-        return "publish", _MESSAGES.match(path) if path.endswith("/messages") else None
-    if method != "GET":
-        return "", None
-    if (match := _MESSAGES.match(path)) is not None:
-        return "receive", match
-    if (match := _SUBSCRIBE.match(path)) is not None:
-        return "subscribe", match
-    return READ_TAIL.name, _TAIL.match(path)
+        asked = route_of(scope)
+        if asked.route is not None and asked.route.step is not None and _TOPIC.match(asked.need.topic):
+            return self._tracer.begin(asked.route.step, asked.need.topic, _carrier(scope["headers"]))
+        if scope["method"] == "GET" and (match := _TAIL.match(scope["path"])) is not None:
+            return self._tracer.resume(READ_TAIL.name, match[1], [_carrier(scope["headers"])])
+        return NO_SPAN
 
 
 def _is_in_trace(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 from filer.errors import BraidError
 from mq.audit.records import record_of
 from mq.base.errors import AuditFailed, Forbidden, Unauthenticated
-from mq.base.internal_topics import why_not_changed
 from mq.broker import Broker
 from mq.http.ended_permissions import record_end
 from mq.http.endpoints.publish import Publisher
@@ -21,11 +20,11 @@ from mq.http.principals import PRINCIPAL, principal_of
 from mq.http.problems import Problem, problem_of
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
+from mq.http.routes import SOCKET, Asked, route_of
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
 from mq.security.caller import Caller, caller_of, credential_of
-from mq.security.needs import need_of
 
 _ASKS = (
     "a WebSocket is opened with the headers 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', "
@@ -44,14 +43,10 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
     tasks: set[asyncio.Task[None]] = set()
     busy = BusySockets(broker)
 
-    @router.get("/v1/topics/{topic}/socket", responses=_DESCRIBED, response_class=Response)
+    @router.serves(SOCKET, responses=_DESCRIBED, response_class=Response)
     async def open_socket(request: Request, topic: str) -> Response:
         """Open a WebSocket: publish, subscribe, claim, ack, both ways at once, as docs/websocket.md says."""
         caller, headers = caller_of(request.scope), request.scope["headers"]
-        # Browsers let pages of any site open WebSockets, and have no other check: so this is no safe request.
-        guard.check_page(headers, "observe")
-        if (refusal := why_not_changed(request.scope["path"])) is not None:
-            raise refusal
         wire = wire_of(request.scope)
         if wire is None:
             return _refused(426, _ASKS)
@@ -68,16 +63,17 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
 
 
 async def _refusal(
-    broker: Broker, guard: Guard, caller: Caller, headers: list[tuple[bytes, bytes]], method: str, path: str
+    broker: Broker, guard: Guard, caller: Caller, headers: list[tuple[bytes, bytes]], like: Asked
 ) -> BraidError | None:
     """Why a frame is not allowed. It is asked for each: a token ends, or is revoked, while its socket is open."""
     try:
-        guard.admit(caller, method, path, headers)
+        guard.admit(caller, like.need, headers)
     except (Forbidden, Unauthenticated) as refusal:
         if broker.audit is not None:
             name = guard.name_of(caller, headers)
             try:
-                await broker.audit.record(record_of(name, caller.address, method, path, problem_of(refusal).status))
+                status = problem_of(refusal).status
+                await broker.audit.record(record_of(name, caller.address, like.need, like.text, status))
             except AuditFailed as error:
                 return error
         return refusal
@@ -103,7 +99,7 @@ class _Opened(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        allowed = self._broker.access.standings.of(credential_of(scope), need_of("GET", scope["path"]))
+        allowed = self._broker.access.standings.of(credential_of(scope), route_of(scope).need)
         with self._broker.streams.counted(self._address), allowed as standing:
             await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
             try:

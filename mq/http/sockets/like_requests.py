@@ -1,5 +1,7 @@
 """Which requests over HTTP do what a frame of a socket does: whoever may not make them may not send it. Pure."""
 
+from mq.http import routes
+from mq.http.routes import Asked
 from mq.http.sockets.requests import ACK, COMMIT, CREDIT, EXTEND, LET_GO, RELEASE, UNSUBSCRIBE
 from mq.http.sockets.subscription import SubscribeBody
 
@@ -7,25 +9,19 @@ OPERATIONS = {ACK: "acks", RELEASE: "releases", EXTEND: "extensions", COMMIT: "c
 """What is asked of a group, by the word that HTTP has for it."""
 OF_SUBSCRIPTIONS = (UNSUBSCRIBE, CREDIT, LET_GO)
 """They change a subscription that this socket has begun, and that goes on only while it is allowed."""
-Like = tuple[tuple[str, str], ...]
-"""Methods and paths."""
+_DECIDING = {ACK: routes.ACK, RELEASE: routes.RELEASE, EXTEND: routes.EXTEND, COMMIT: routes.COMMIT}
 
 
-def like_publish(topic: str) -> Like:
-    """What publishing is like."""
-    return (("POST", f"/v1/topics/{topic}/messages"),)
-
-
-def like_subscribe(topic: str, asked: SubscribeBody) -> Like:
+def like_subscribe(topic: str, asked: SubscribeBody) -> list[Asked]:
     """What that subscription is like. A member of a stream group reads the segments that it is given."""
     if asked.mode is None:
-        return (("GET", f"/v1/topics/{topic}/subscribe"),)
-    group = f"/v1/topics/{topic}/groups/{asked.group}"
+        return [routes.SUBSCRIBE.of(topic)]
+    assert asked.group is not None
     if asked.mode == "queue":
-        return (("POST", f"{group}/claims"),)
-    return (("POST", f"{group}/members"), ("GET", f"/v1/topics/{topic}/segments/0/messages"))
+        return [routes.CLAIM.of(topic, asked.group)]
+    return [routes.JOIN.of(topic, asked.group), routes.READ_SEGMENT.of(topic, "0")]
 
 
-def like_group_request(topic: str, group: str, kind: str) -> Like:
+def like_group_request(topic: str, group: str, kind: str) -> Asked:
     """What an ack, a release, an extension or a commit is like."""
-    return (("POST", f"/v1/topics/{topic}/groups/{group}/{OPERATIONS[kind]}"),)
+    return _DECIDING[kind].of(topic, group)

@@ -16,6 +16,7 @@ from mq.http.consuming.group_bodies import LetGoBody
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.json_body import checked_body
 from mq.http.render import json_page
+from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
 from mq.http.sockets.requests import Id
 from mq.http.sockets.subscription import (
@@ -258,7 +259,7 @@ class MemberDelivery(Subscription):
         return True
 
     def _ended(self, error: BraidError) -> dict[str, Any]:
-        problem = problem_document(error, f"/v1/topics/{self._topic}/socket")
+        problem = problem_document(error, SOCKET.of(self._topic).path)
         return {"end": "unreadable" if isinstance(error, UnreadableObject) else "refused", "problem": problem}
 
     async def _ask(self, operation: str, body: dict[str, Any], wait_seconds: float = 0.0) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from mq.http.formats import ARROW, PUBLISH_FORMATS
 from mq.http.problems import problem_of
 from mq.http.producer_sequence import of_owner
 from mq.http.reply import JSON, cut_off, logged_problem
+from mq.http.routes import SOCKET
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.requests import NO_FIELDS, PUBLISH, Id, Request, acks_of, messages_of, producer_of
 from mq.limits.quotas import Share
@@ -328,7 +329,7 @@ class Publishes:
 
     @property
     def _path(self) -> str:
-        return f"/v1/topics/{self._topic}/socket"
+        return SOCKET.of(self._topic).path
 
     def _refuse(self, id_: Id | None, error: Exception) -> None:
         self._publisher.count_refused(error)

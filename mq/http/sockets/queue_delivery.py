@@ -13,6 +13,7 @@ from mq.http.consuming.group_router import GroupRouter
 from mq.http.formats import ARROW
 from mq.http.render import Part
 from mq.http.reply import JSON
+from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
 from mq.http.sockets.requests import Id
 from mq.http.sockets.subscription import PAGE_BYTES, PAGE_ROWS, Outlet, SubscribeBody, Subscription
@@ -49,7 +50,7 @@ class QueueDelivery(Subscription):
                 await self._deliver_claims()
                 failed = 0
             except BraidError as error:
-                problem = problem_document(error, f"/v1/topics/{self._topic}/socket")
+                problem = problem_document(error, SOCKET.of(self._topic).path)
                 if not problem["retryable"]:
                     return {"end": "refused", "problem": problem}
                 # Its coordinator is gone, say: the next one is found, and nothing was handed out meanwhile.

@@ -17,12 +17,14 @@ from mq.http.endpoints.publish import Publisher
 from mq.http.hidden_names import HiddenNames
 from mq.http.problems import problem_of
 from mq.http.reply import cut_off, logged_problem
+from mq.http.routes import PUBLISH as PUBLISH_ROUTE
+from mq.http.routes import SOCKET, Asked
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.credit import MOST_CREDIT
 from mq.http.sockets.group_calls import problem_document
 from mq.http.sockets.group_requests import GroupRequests
-from mq.http.sockets.like_requests import Like, like_group_request, like_publish, like_subscribe
+from mq.http.sockets.like_requests import like_group_request, like_subscribe
 from mq.http.sockets.publishes import MOST_IN_FLIGHT, Publishes
 from mq.http.sockets.requests import (
     CREDIT,
@@ -42,7 +44,7 @@ from mq.http.sockets.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions, bod
 from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
 from mq.limits.quotas import Share
 from mq.peers.group_call import GroupRequest
-from mq.security.needs import need_of
+from mq.security.needs import Need
 from mq.security.standing import Standing, is_over
 
 PING_SECONDS = 15.0
@@ -60,8 +62,8 @@ LAST_ANSWERS_SECONDS = 2.0
 LONGEST_REST_SECONDS = 0.5
 """So often at least a socket that is over its quota is looked at."""
 
-Permit = Callable[[str, str], Awaitable[BraidError | None]]
-"""Why the client may not do what a request over HTTP of that method and path would. It is in the audit trail then."""
+Permit = Callable[[Asked], Awaitable[BraidError | None]]
+"""Why the client may not do what such a request over HTTP would. It is in the audit trail then."""
 
 RecordEnd = Callable[[BraidError], Awaitable[None]]
 """Has it in the audit trail that the socket ends because of a refusal."""
@@ -88,14 +90,14 @@ class Session:
         self._answers = Answers(wire, hidden)
         self._publishes = Publishes(broker, publisher, topic, owner, self._answers, tasks)
         self.consumer = broker.clock.ulid()
-        self._path, self._publishing = f"/v1/topics/{topic}/socket", like_publish(topic)
+        self._path, self._publishing = SOCKET.of(topic).path, PUBLISH_ROUTE.of(topic)
         router = GroupRouter(broker)
         self._subscriptions = Subscriptions(Outlet(broker, wire, self._answers), topic, router, self.consumer)
         self._groups = GroupRequests(broker, topic, router, self._subscriptions, self._answers)
         self._asking: set[asyncio.Task[None]] = set()
         self._asking_bytes = 0
         self._count = 0
-        self._permitted: set[Like] = set()
+        self._permitted: set[Need] = set()
         self._standing: Standing | None = None
         # Why the client's messages are not looked at any more.
         self._invalid: Malformed | None = None
@@ -187,11 +189,10 @@ class Session:
         """Do what is asked for. What takes a wait is done in a task, and others come first."""
         kind = request.kind
         if kind == SUBSCRIBE:
-            like = like_subscribe(self._topic, body_of(request))
-            await self._check(like)
-            if self._standing is not None:
-                for method, path in like:
-                    self._standing.add(need_of(method, path))
+            for like in like_subscribe(self._topic, body_of(request)):
+                await self._check(like)
+                if self._standing is not None:
+                    self._standing.add(like.need)
             self._subscriptions.subscribe(request)
         elif kind == UNSUBSCRIBE:
             self._subscriptions.unsubscribe(request)
@@ -235,18 +236,17 @@ class Session:
         # Until the client reads, its answers take as much room as what it has asked.
         await self._wire.drained()
 
-    async def _check(self, like: Like) -> None:
+    async def _check(self, like: Asked) -> None:
         """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""
-        if like in self._permitted:
+        if like.need in self._permitted:
             return
-        for method, path in like:
-            if (refusal := await self._permit(method, path)) is not None:
-                raise refusal
+        if (refusal := await self._permit(like)) is not None:
+            raise refusal
         if like is self._publishing:
             self._publishes.share = share = self._share()
             if share is not None:
                 share.check_storage(self._topic)
-        self._permitted.add(like)
+        self._permitted.add(like.need)
 
     def _fail(self, error: BraidError, code: int) -> None:
         """The client does not keep to the protocol."""

@@ -11,6 +11,7 @@ from mq.base.errors import Conflict, NotFound
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.json_body import checked_body
 from mq.http.reply import cut_off
+from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import problem_document
 from mq.http.sockets.member_delivery import MemberDelivery
 from mq.http.sockets.queue_delivery import QueueDelivery
@@ -70,7 +71,7 @@ class Subscriptions:
         except asyncio.CancelledError:
             end = subscription.stopped(running.reason or "closed")
         except Exception as error:
-            end = {"end": "refused", "problem": problem_document(error, f"/v1/topics/{self._topic}/socket")}
+            end = {"end": "refused", "problem": problem_document(error, SOCKET.of(self._topic).path)}
         finally:
             self._running.pop(subscription.id, None)
         if has_begun:

@@ -139,7 +139,7 @@ async def test_a_word_of_a_path_that_is_nearly_right(broker: HttpBroker) -> None
         answer = await broker.client.get(f"/v1/topics/t{path}")
         check_problem(answer, 404, "not-found", f"no such path: /v1/topics/t{path} (did you mean {word!r}?); see /docs")
     answer = await broker.client.put("/v1/topics/t/messages")
-    check_problem(answer, 405, "method-not-allowed", "does not take PUT, but POST, GET")
+    check_problem(answer, 405, "method-not-allowed", "does not take PUT, but GET, POST")
 
 
 def line(document: Any) -> bytes:

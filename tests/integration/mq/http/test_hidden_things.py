@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mq.security.needs import NEEDS
+from mq.http.routes import ROUTES as TABLE
+from mq.http.routes import SUBSCRIBE
 from tests.support.broker.two_worlds import GUESSES, Answer, World, two_worlds
 from tests.support.thoroughness import few_or_many, seeds
 
@@ -134,7 +135,7 @@ async def asked(worlds: tuple[World, World], method: str, path: str, given: dict
     return one
 
 
-ROUTES = [(method, template) for method, template in NEEDS if not template.endswith("/subscribe")]
+ROUTES = [(route.method, route.template) for route in TABLE if route is not SUBSCRIBE]
 """The table that another test compares with the application's own. Subscriptions have no end to wait for."""
 LAST = [route for route in ROUTES if route[0] == "DELETE"]
 FRAMES: list[dict[str, Any]] = [

@@ -10,9 +10,10 @@ from mq.audit.gathering import Gathering
 from mq.audit.records import record_of
 from mq.audit.trail import FIRST_REFUSALS, REFUSALS_APART_SECONDS, AuditTrail
 from mq.base.errors import AuditFailed
+from mq.security.needs import Need
 
-CHANGE = record_of("ann", "::1", "PUT", "/v1/topics/t", 200, request_id="r")
-REFUSAL = record_of("", "::1", "PUT", "/v1/topics/t", 401, request_id="r")
+CHANGE = record_of("ann", "::1", Need("manage", "topic", "t"), "PUT /v1/topics/t", 200, request_id="r")
+REFUSAL = record_of("", "::1", Need("manage", "topic", "t"), "PUT /v1/topics/t", 401, request_id="r")
 
 
 class SteeredStore:

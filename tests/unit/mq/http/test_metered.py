@@ -12,7 +12,6 @@ from mq.http.metered import Metered
 from mq.limits.quotas import Share
 from mq.limits.storage_meter import StorageMeter
 from mq.security.grants import Pattern, parse_pattern
-from mq.security.needs import need_of
 from mq.security.policy.limits import Limits
 
 
@@ -39,8 +38,7 @@ class Side:
             pass
 
         scope: dict[str, Any] = {"type": "http", "method": method, "path": path}
-        need = need_of(method, path)
-        return Metered(scope, receive, send, self.share, self.clock, need, reserved=reserved)
+        return Metered(scope, receive, send, self.share, self.clock, reserved=reserved)
 
 
 @pytest.mark.parametrize(("method", "path", "status", "used_bytes"), [

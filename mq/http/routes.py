@@ -1,0 +1,275 @@
+"""Every route of a broker: what it needs, and how its requests are served, charged, recorded and traced.
+
+The routers, the guard, the audit trail, quotas, traces, the access log and OpenAPI use this table. A request is looked
+up once (`route_of`). A path that is not in the table is for those who manage the cluster, and is not found then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from starlette.types import Scope
+
+from mq.http.web_pages import SAFE_METHODS
+from mq.security.grants import Action
+from mq.security.needs import Effect, Need, Subject
+
+ROUTE = "braidmq.route"
+"""The key in a request's scope."""
+METHODS = ("DELETE", "GET", "POST", "PUT")
+Turn = Literal["pages", "streams", "others"]
+"""In which line requests wait for a turn on the event loop."""
+Step = Literal["publish", "receive", "subscribe"]
+"""What a trace calls the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a template of paths, and all that depends on them.
+
+    `named` is the name in the template whose value is the topic. `is_endless`: the answer goes on until either side
+    ends it. `creates_topic`: it may. `is_small_step`: the audit trail has what comes before and after it.
+    `has_payloads`: its bodies are payloads, which are no storage of the topic.
+    """
+
+    method: str
+    template: str
+    action: Action
+    subject: Subject
+    named: str = "topic"
+    effect: Effect = "change"
+    turn: Turn = "others"
+    step: Step | None = None
+    is_endless: bool = False
+    is_probe: bool = False
+    creates_topic: bool = False
+    is_small_step: bool = False
+    has_payloads: bool = False
+    gives_messages: bool = False
+    _places: tuple[int, ...] = field(init=False, repr=False)
+    _topic_at: int | None = field(init=False, repr=False)
+    _group_at: int | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        words = self.template.split("/")
+        place_of = {word.strip("{}"): index for index, word in enumerate(words) if word.startswith("{")}
+        about_topic = self.subject in ("topic", "group")
+        object.__setattr__(self, "_places", tuple(place_of.values()))
+        object.__setattr__(self, "_topic_at", place_of[self.named] if about_topic else None)
+        object.__setattr__(self, "_group_at", place_of["group"] if self.subject == "group" else None)
+
+    def of(self, *values: str) -> "Asked":
+        """A request with these values, in the order of the template."""
+        given = iter(values)
+        words = [next(given) if word.startswith("{") else word for word in self.template.split("/")]
+        return Asked(self.method, "/".join(words), self, self._need(words), values)
+
+    def asked(self, method: str, path: str, words: Sequence[str]) -> "Asked":
+        """A request for that path, in words."""
+        return Asked(method, path, self, self._need(words), tuple([words[place] for place in self._places]))
+
+    def _need(self, words: Sequence[str]) -> Need:
+        topic = "" if self._topic_at is None else words[self._topic_at]
+        group = "" if self._group_at is None else words[self._group_at]
+        return Need(self.action, self.subject, topic, group, self.effect)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request, as its method and path say. `values` are what its path has where the template has names."""
+
+    method: str
+    path: str
+    route: Route | None
+    need: Need
+    values: tuple[str, ...] = ()
+
+    def is_for(self, route: Route) -> bool:
+        """Whether that route serves it: each name in the path has a value."""
+        return self.route is route and all(self.values)
+
+    @property
+    def gives_data(self) -> bool:
+        """Whether its answer has what may be read only while that is allowed. What is endless looks at that itself."""
+        if self.route is not None and (self.route.is_endless or self.route.gives_messages):
+            return self.route.gives_messages
+        return self.need.effect == "none"
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it is answered until either side ends it."""
+        return self.route is not None and self.route.is_endless
+
+    @property
+    def creates_topic(self) -> bool:
+        """Whether it may create a topic or a topic group."""
+        return self.route is not None and self.route.creates_topic
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it changes what there is, other than by messages and by what consumers have seen of them."""
+        need = self.need
+        is_small = self.route is not None and self.route.is_small_step
+        return need.effect != "none" and need.action in ("manage", "load") and not is_small
+
+    @property
+    def text(self) -> str:
+        """The method and the path, as the audit trail has them, without the id of an upload: with it one may write."""
+        words = self.path.split("/", _UPLOAD_WORDS)
+        if words[:3] == ["", "v1", "topics"] and words[4:5] == ["uploads"] and len(words) > _UPLOAD_WORDS:
+            words[_UPLOAD_WORDS] = "(id)"
+        return f"{self.method} {'/'.join(words)}"
+
+
+_UPLOAD_WORDS = 5
+"""So many words stand before the id of an upload."""
+ROUTES: list[Route] = []
+
+
+def _route(method: str, template: str, action: Action, subject: Subject, **facts: object) -> Route:
+    if method in SAFE_METHODS:
+        facts = {"effect": "none", **facts}
+    ROUTES.append(Route(method, template, action, subject, **facts))  # type: ignore[arg-type]
+    return ROUTES[-1]
+
+
+_T = "/v1/topics/{topic}"
+_S = _T + "/segments/{segment}"
+_L = _T + "/loads/{load}"
+_G = _T + "/groups/{group}"
+_M = _G + "/members/{member_id}"
+_TG = "/v1/topic-groups/{group}"
+
+LIVEZ = _route("GET", "/livez", "observe", "anybody", is_probe=True)
+HEALTHZ = _route("GET", "/healthz", "observe", "anybody", is_probe=True)
+READYZ = _route("GET", "/readyz", "observe", "cluster", is_probe=True)
+METRICS = _route("GET", "/metrics", "observe", "cluster")
+DOCS = _route("GET", "/docs", "observe", "anybody")
+DOCS_FILE = _route("GET", "/docs/{name}", "observe", "anybody")
+OPENAPI = _route("GET", "/openapi.json", "observe", "anybody")
+
+CLUSTER = _route("GET", "/v1/cluster", "observe", "anybody")
+VERIFY_CLUSTER = _route("GET", "/v1/cluster/verification", "observe", "cluster")
+GET_POLICY = _route("GET", "/v1/cluster/policy", "manage", "cluster")
+PUT_POLICY = _route("PUT", "/v1/cluster/policy", "manage", "cluster")
+DRAIN = _route("POST", "/v1/cluster/brokers/{name}/drain", "manage", "cluster")
+END_DRAIN = _route("DELETE", "/v1/cluster/brokers/{name}/drain", "manage", "cluster")
+
+LIST_TOPICS = _route("GET", "/v1/topics", "observe", "anybody")
+GET_TOPIC = _route("GET", _T, "observe", "topic")
+PUT_TOPIC = _route("PUT", _T, "manage", "topic", creates_topic=True)
+DELETE_TOPIC = _route("DELETE", _T, "manage", "topic")
+GET_ROUTE = _route("GET", _T + "/route", "observe", "topic")
+HISTORY = _route("GET", _T + "/history", "observe", "topic")
+VERIFY_TOPIC = _route("GET", _T + "/verification", "observe", "topic")
+# These change no message. Brokers do the same by themselves, and an operator may not want to wait for that.
+UPKEEP = _route("POST", _T + "/upkeep", "manage", "topic", effect="upkeep")
+SPLIT = _route("POST", _S + "/split", "manage", "topic", effect="upkeep")
+MERGE = _route("POST", _S + "/merge", "manage", "topic", effect="upkeep")
+
+# A topic group is a topic too, under its own name.
+LIST_TOPIC_GROUPS = _route("GET", "/v1/topic-groups", "observe", "anybody")
+GET_TOPIC_GROUP = _route("GET", _TG, "observe", "topic", named="group")
+PUT_TOPIC_GROUP = _route("PUT", _TG, "manage", "topic", named="group", creates_topic=True)
+DELETE_TOPIC_GROUP = _route("DELETE", _TG, "manage", "topic", named="group")
+
+PUBLISH = _route("POST", _T + "/messages", "publish", "topic", step="publish")
+BROWSE = _route("GET", _T + "/messages", "read", "topic", turn="pages", step="receive")
+GET_MESSAGE = _route("GET", _T + "/messages/{message_id}", "read", "topic", turn="pages", step="receive")
+GET_PAYLOAD = _route("GET", _T + "/messages/{message_id}/payload", "read", "topic", turn="pages", step="receive")
+READ_SEGMENT = _route("GET", _S + "/messages", "read", "topic", turn="pages", step="receive")
+SEGMENT_FILES = _route("GET", _S + "/files", "read", "topic")
+FILES = _route("GET", _T + "/files", "read", "topic")
+POSITIONS = _route("GET", _T + "/positions", "read", "topic")
+SUBSCRIBE = _route("GET", _T + "/subscribe", "read", "topic", turn="streams", step="subscribe", is_endless=True)
+# What goes over a socket is looked at frame by frame. Browsers let pages of any site open one, and have no other check:
+# so it is no safe request.
+SOCKET = _route("GET", _T + "/socket", "observe", "topic", is_endless=True, effect="change")
+SUBSCRIBE_TICKET = _route("POST", _T + "/subscribe/tickets", "read", "topic")
+SOCKET_TICKET = _route("POST", _T + "/socket/tickets", "observe", "topic")
+
+BEGIN_UPLOAD = _route("POST", _T + "/uploads", "publish", "topic", has_payloads=True)
+UPLOAD = _route("PUT", _T + "/uploads/{upload}", "publish", "topic", has_payloads=True)
+
+BEGIN_LOAD = _route("POST", _T + "/loads", "load", "topic")
+LOAD_URLS = _route("POST", _L + "/urls", "load", "topic", is_small_step=True)
+GET_LOAD = _route("GET", _L, "load", "topic")
+COMMIT_LOAD = _route("POST", _L, "load", "topic")
+ABORT_LOAD = _route("DELETE", _L, "load", "topic")
+LOAD_FILE = _route("PUT", _L + "/files/{segment}/{base_offset}", "load", "topic", is_small_step=True)
+
+LIST_GROUPS = _route("GET", _T + "/groups", "observe", "topic")
+GET_GROUP = _route("GET", _G, "observe", "group")
+PUT_GROUP = _route("PUT", _G, "manage", "group")
+DELETE_GROUP = _route("DELETE", _G, "manage", "group")
+RESET = _route("POST", _G + "/reset", "manage", "group")
+REDRIVE = _route("POST", _G + "/redrive", "manage", "group")
+GROUP_MESSAGES = _route("GET", _G + "/messages", "consume", "group")
+CLAIM = _route("POST", _G + "/claims", "consume", "group", gives_messages=True)
+ACK = _route("POST", _G + "/acks", "consume", "group")
+RELEASE = _route("POST", _G + "/releases", "consume", "group")
+EXTEND = _route("POST", _G + "/extensions", "consume", "group")
+COMMIT = _route("POST", _G + "/commits", "consume", "group")
+JOIN = _route("POST", _G + "/members", "consume", "group")
+HEARTBEAT = _route("POST", _M + "/heartbeats", "consume", "group")
+LEAVE = _route("DELETE", _M, "consume", "group")
+
+
+@dataclass(slots=True)
+class _Node:
+    """The routes that begin alike: what follows by its word, or any word, and what ends here by its method."""
+
+    words: dict[str, "_Node"] = field(default_factory=dict)
+    any_word: "_Node | None" = None
+    ends: dict[str, Route] = field(default_factory=dict)
+
+
+def asked_of(method: str, path: str) -> Asked:
+    """What a request of that method for that path asks. No answer is kept: clients choose the paths."""
+    words = path.split("/", _MOST_WORDS)
+    node = _node_of(words)
+    route = None if node is None else node.ends.get("GET" if method == "HEAD" else method)
+    if route is None:
+        effect: Effect = "none" if method in SAFE_METHODS else "change"
+        return Asked(method, path, None, Need("manage", "cluster", effect=effect))
+    return route.asked(method, path, words)
+
+
+def route_of(scope: Scope) -> Asked:
+    """What a request asks. Whoever looks at it first looks it up."""
+    asked: Asked | None = scope.get(ROUTE)
+    if asked is None:
+        asked = scope[ROUTE] = asked_of(scope.get("method", "GET"), scope["path"])
+    return asked
+
+
+def methods_of(path: str) -> list[str]:
+    """The methods that a path takes."""
+    node = _node_of(path.split("/", _MOST_WORDS))
+    return [] if node is None else [method for method in METHODS if method in node.ends]
+
+
+def _node_of(words: Sequence[str]) -> _Node | None:
+    node: _Node | None = _ROOT
+    for word in words:
+        if node is None:
+            return None
+        node = node.words.get(word) or node.any_word
+    return node
+
+
+def _tree() -> _Node:
+    root = _Node()
+    for route in ROUTES:
+        node = root
+        for word in route.template.split("/"):
+            if word.startswith("{"):
+                node.any_word = node = node.any_word or _Node()
+            else:
+                node = node.words.setdefault(word, _Node())
+        node.ends[route.method] = route
+    return root
+
+
+_MOST_WORDS = max(route.template.count("/") for route in ROUTES) + 1
+_ROOT = _tree()
