@@ -78,12 +78,10 @@ def create_asgi(broker: Broker) -> ASGIApp:
     return _asgi(broker, _guard(broker), Publisher(broker))
 
 
-def create_served(broker: Broker) -> tuple[ASGIApp, FastPublisher | None]:
+def create_served(broker: Broker) -> tuple[ASGIApp, FastPublisher]:
     """The ASGI app of a broker, and what serves most publishes before it."""
     guard, publisher = _guard(broker), Publisher(broker)
-    is_observed = broker.tracer.is_on or broker.settings.access_log == "on"
-    fast = None if is_observed else FastPublisher(broker, guard, publisher)
-    return _asgi(broker, guard, publisher), fast
+    return _asgi(broker, guard, publisher), FastPublisher(broker, guard, publisher)
 
 
 def create_peer_asgi(broker: Broker) -> ASGIApp:

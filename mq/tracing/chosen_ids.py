@@ -21,6 +21,11 @@ class ChosenIds(RandomIdGenerator):
         self._ratio = self._bound / 2**_LOW_BITS
         self._left = self._gap()
 
+    @property
+    def chooses_next(self) -> bool:
+        """Whether the next request is chosen."""
+        return not self._left
+
     def passes_over(self) -> bool:
         """Whether the next request is none that is chosen."""
         if self._left:

@@ -44,6 +44,10 @@ class OtelTracer(Tracer):
         """As `Tracer.passes_over`."""
         return self._chosen is not None and self._chosen.passes_over()
 
+    def would_pass_over(self) -> bool:
+        """As `Tracer.would_pass_over`."""
+        return self._chosen is not None and not self._chosen.chooses_next
+
     def begin(self, step: str, topic: str, carrier: Carrier) -> Span:
         """As `Tracer.begin`."""
         parent = _propagator.extract(carrier, _NO_PARENT) if carrier else _NO_PARENT

@@ -12,6 +12,7 @@ from filer.segment.next_file import Single
 from filer.segment.writer.pending_request import Waiter
 from mq.base.errors import QuotaExceeded
 from mq.broker import Broker
+from mq.http.access_lines import log_answered
 from mq.http.endpoints.publish import Publisher, refuse_envelope, single_of, wants_replicated
 from mq.http.fast_path.head import Head
 from mq.http.fast_path.known_heads import KnownHeads
@@ -40,6 +41,7 @@ class FastPublisher:
         self._quotas = broker.quotas
         self._limit_bytes = min(broker.settings.max_body_bytes, broker.front_store.limit_bytes)
         self._is_draining, self._new_id = broker.draining.is_set, broker.new_request_id
+        self._tracer, self._logs_requests = broker.tracer, broker.settings.access_log == "on"
         self._finishing: set[asyncio.Task[None]] = set()
         self._gathered: dict[Waiter, list[_UnderWay]] = {}
         self.heads = KnownHeads()
@@ -96,12 +98,15 @@ class FastPublisher:
     def begin(self, head: Head, body: bytes, caller: Caller, on_reply: OnReply) -> bool:
         """Append the message, and have `on_reply` called once, later.
 
-        False if that takes a wait, or is refused: then nothing was done, and the ASGI app is to serve the request.
+        False if that takes a wait, is refused, or is traced: then nothing was done, and the ASGI app is to serve the
+        request.
         """
-        admitted = self._admitting(head, caller)
+        admitted = self._admitting(head, caller) if self._tracer.would_pass_over() else None
         if admitted is None:
             return False
         runtime, principal = admitted
+        if self._logs_requests:
+            on_reply = self._logged(head, len(body), caller, on_reply)
         share = self._share(principal, head, caller)
         if share is not None:
             if not share.may_sit(caller.seat):
@@ -140,6 +145,7 @@ class FastPublisher:
             on_reply = partial(_settle, taken, on_reply)
         # From here on the message may be stored, whatever becomes of the connection: nobody may append it again. If the
         # process stops, the client has no answer, and knows as much as it does about any request without one.
+        self._tracer.passes_over()
         self._turns.publishing.__enter__()
         under_way = _UnderWay(self, self._publisher, publisher, begun, head.path, work, on_reply)
         if begun.number is None:
@@ -147,6 +153,28 @@ class FastPublisher:
         else:
             self._gather(under_way, begun.waiter)
         return True
+
+    def _logged(self, head: Head, size_bytes: int, caller: Caller, on_reply: OnReply) -> OnReply:
+        """Log the request when it is answered, as the access log does around the ASGI app."""
+        now_seconds = self._broker.clock.monotonic_seconds
+        began_seconds = now_seconds()
+
+        def answer_logged(reply: Reply, request: str) -> None:
+            on_reply(reply, request)
+            with request_ids.within(request):
+                log_answered(
+                    "POST",
+                    head.path,
+                    head.topic,
+                    reply.status,
+                    is_whole=True,
+                    received_bytes=size_bytes,
+                    sent_bytes=len(reply.body),
+                    duration_seconds=now_seconds() - began_seconds,
+                    client=caller.address or None,
+                )
+
+        return answer_logged
 
     def _gather(self, under_way: "_UnderWay", waiter: Waiter) -> None:
         """Have one callback for all who share a waiter."""

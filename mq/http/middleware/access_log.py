@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from filer.event_log import EventLog
+from mq.http.access_lines import log_answered
 from mq.http.chunks import chunks_of
 from mq.http.reply import WHOLE_BODY
 
@@ -15,8 +15,6 @@ MOST_REMEMBERED, MOST_CHARACTERS = 256, 300
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _HIDDEN = "*"
-
-_log = EventLog(__name__)
 
 
 class AccessLog:
@@ -42,16 +40,15 @@ class AccessLog:
         finally:
             path, topic = self._shown(scope["path"])
             client, chunks = scope.get("client"), chunks_of(scope)
-            _log.info(
-                "request_answered",
-                method=scope["method"],
-                path=path,
-                topic=topic,
-                status=seen.status,
+            log_answered(
+                scope["method"],
+                path,
+                topic,
+                seen.status,
                 is_whole=seen.is_whole,
                 received_bytes=seen.received_bytes,
                 sent_bytes=seen.sent_bytes + (0 if chunks is None else chunks.sent_bytes),
-                duration_seconds=round(self._now_seconds() - began_seconds, 6),
+                duration_seconds=self._now_seconds() - began_seconds,
                 client=client[0] if client else None,
             )
 

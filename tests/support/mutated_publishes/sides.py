@@ -120,8 +120,9 @@ class Connection:
 
 
 @asynccontextmanager
-async def side(is_fast: bool) -> AsyncIterator[Side]:
-    async with http_broker(MemoryStore(), max_body_bytes=MOST_BYTES, authorizer="loopback") as http:
+async def side(is_fast: bool, **options: Any) -> AsyncIterator[Side]:
+    """A broker; `options` are those of `http_broker`."""
+    async with http_broker(MemoryStore(), max_body_bytes=MOST_BYTES, authorizer="loopback", **options) as http:
         for name, config in TOPICS.items():
             (await http.client.put(f"/v1/topics/{name}", json=config)).raise_for_status()
         yield Side(http, is_fast)

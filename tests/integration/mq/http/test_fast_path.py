@@ -2,20 +2,23 @@
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
+from filer import request_ids
 from filer.clock import settle
 from filer.errors import OutcomeUnknown, SegmentMoved
+from filer.event_log import Event
 from filer.segment.writer.pending_request import Waiter
 from filer.segment.writer.segment_writer import SegmentWriter
-from filer.stores.memory_store import MemoryStore
-from mq.http.app import create_served
+from filer.tracing import NO_SPAN, Carrier, Span
+from mq.http.access_lines import log_answered
 from mq.http.fast_path.fast_publisher import FastPublisher
 from mq.security.caller import Caller
-from tests.support.broker.http_broker import http_broker
+from mq.tracing.tracer import Tracer
 from tests.support.mutated_publishes.comparison import comparison
 from tests.support.mutated_publishes.http_bytes import MESSAGES, head_of, request
 from tests.support.mutated_publishes.sides import MOST_BYTES, Connection, Side, side
@@ -270,10 +273,77 @@ async def test_who_is_not_allowed_gets_no_message_in(begun: list[bool]) -> None:
         assert begun == [False] and not sum((await made.http.end_offsets("t")).values())
 
 
-@pytest.mark.parametrize("observed", [{"access_log": "on"}], ids=["access log"])
-async def test_a_broker_that_tells_of_each_request_has_the_app_serve_all(observed: dict[str, Any]) -> None:
-    async with http_broker(MemoryStore(), **observed) as http:
-        assert create_served(http.broker)[1] is None
+class Lines(logging.Handler):
+    """Lines of the access log, each with the id of the request that a writer of lines adds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str | None, dict[str, Any]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert isinstance(record.msg, Event)
+        self.found.append((request_ids.current(), dict(record.msg.fields)))
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    log, handler = logging.getLogger(log_answered.__module__), Lines()
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield handler
+    log.setLevel(before)
+    log.removeHandler(handler)
+
+
+async def test_the_access_log_has_the_same_line(begun: list[bool], lines: Lines) -> None:
+    """Also of several that come together, which share what they wait for: each with its own id."""
+    found = []
+    for is_fast in (True, False):
+        async with side(is_fast=is_fast, access_log="on") as made:
+            lines.found.clear()
+            connections = [made.connect() for _ in range(3)]
+            asked = [request(headers=[f"X-Request-Id: mine-{number}"]) for number in range(3)]
+            assert len(await asyncio.gather(*(each.send(one) for each, one in zip(connections, asked, strict=True))))
+            assert all(line.pop("duration_seconds") >= 0 for _, line in lines.found)
+            found.append(sorted(lines.found, key=lambda each: each[0] or ""))
+    assert begun == [True] * 3
+    assert found[0] == found[1] and [id_ for id_, _ in found[0]] == ["mine-0", "mine-1", "mine-2"]
+
+
+class Choosing(Tracer):
+    """Chooses each third request."""
+
+    is_on = True
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.traced: list[str] = []
+
+    def would_pass_over(self) -> bool:
+        return (self.asked + 1) % 3 != 0
+
+    def passes_over(self) -> bool:
+        self.asked += 1
+        return self.asked % 3 != 0
+
+    def begin(self, step: str, topic: str, carrier: Carrier) -> Span:
+        self.traced.append(f"{step} {topic}")
+        return NO_SPAN
+
+
+async def test_a_publish_that_is_traced_is_served_by_the_app(begun: list[bool]) -> None:
+    """Each is asked for once, whoever serves it: else more or fewer would be traced than the ratio says."""
+    tracer = Choosing()
+    async with side(is_fast=True, tracer=tracer) as made:
+        connection, tracer.asked = made.connect(), 0
+        for _ in range(6):
+            assert (await connection.send(request())).startswith(b"HTTP/1.1 200 OK")
+        assert begun.count(True) == 4 and tracer.traced == ["publish t"] * 2 and tracer.asked == 6
+        # Its client traces it.
+        traced = request(headers=[f"traceparent: 00-{'1' * 32}-{'2' * 16}-01"])
+        assert (await connection.send(traced)).startswith(b"HTTP/1.1 200 OK")
+        assert begun.count(True) == 4 and len(tracer.traced) == 3
 
 
 def test_any_bytes_are_answered_as_by_the_app() -> None:
