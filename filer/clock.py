@@ -55,7 +55,7 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def monotonic_seconds(self) -> float:
-        """Seconds that also pass during SIGSTOP and, if the system can tell, while the machine is suspended."""
+        """Seconds that also pass during SIGSTOP and, if the system counts that, while the machine is suspended."""
         # CLOCK_MONOTONIC stops while a laptop sleeps. Proofs of ownership must expire meanwhile (docs/design.md §4).
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -77,7 +77,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only by `advance` and `leap`, which wake the sleepers whose time has come, in order.
+    """A clock that moves only by `advance` and `leap`. They wake the sleepers that are due, in order.
 
     It is public, so that tests of code built on BraidMQ can use it too.
     """
@@ -102,7 +102,8 @@ class ManualClock:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._draws += 1
-        # At least a microsecond: a task that sleeps what rounding has left of a second would otherwise loop for ever.
+        # At least a microsecond: a task that sleeps the rest that rounding left of a second would otherwise loop for
+        # ever.
         self._sleepers.append((self._now_us + max(int(seconds * 1e6), 1), self._draws, future))
         await future
 
@@ -127,9 +128,9 @@ class ManualClock:
         await settle()
 
     async def leap(self, seconds: float) -> None:
-        """Move the time on at once, as on a machine that was asleep: who is due wakes after it, and only once.
+        """Move the time on at once, as on a machine that was asleep: a due sleeper wakes after it, and only once.
 
-        For long times: `advance` wakes whoever looks around each second once for each second.
+        For long times: `advance` wakes a task that looks around each second once for each second.
         """
         self._now_us += int(seconds * 1e6)
         for sleeper in sorted(s for s in self._sleepers if s[0] <= self._now_us):

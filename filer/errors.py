@@ -13,7 +13,7 @@ BraidError
 ├── SegmentSealed                the segment takes no more messages: go to its successors
 ├── SequenceExpired              the request is too old to find out whether it was stored
 ├── ProducerTaken                the producer's id belongs to another principal: choose another id
-├── UnreadableObject             an object that must be there cannot be read: tell which one, and read what others hold
+├── UnreadableObject             an object that must be there cannot be read: name it, and read what others hold
 │   ├── DataMissing              it was acknowledged or recorded, and it is gone
 │   └── CorruptFile              the content is not what the name promises
 └── InvalidInput                 the user's input is wrong; the message says what is right
@@ -56,7 +56,7 @@ RemedyKind = Literal[
 class Remedy:
     """What a user can do about an error: its kind, and the names of what it is about.
 
-    Each front says it in words of its own: `PUT /v1/topics/birds`, or `mq topic create birds`.
+    Each front phrases it in its own terms: `PUT /v1/topics/birds`, or `mq topic create birds`.
     """
 
     kind: RemedyKind
@@ -74,7 +74,7 @@ class Remedy:
 class BraidError(Exception):
     """Something went wrong in BraidMQ.
 
-    The text says what. `remedy` is what to do about it, where each front says that in other words.
+    The text says what. `remedy` is the way out, for errors that each front phrases in other words.
     """
 
     def __init__(self, message: str | None = None, remedy: Remedy | None = None) -> None:
@@ -146,8 +146,8 @@ class UnreadableObject(BraidError):
     """An object that must be on the store cannot be read.
 
     `key` names it. If it holds messages, `segment` and `offset` say where reading stopped, and `next_offset` where it
-    can go on behind the object; `next_marker` is that place as a marker, where a reader of the whole topic has one.
-    Each is None where that is not known.
+    can go on behind the object; `next_marker` is that place as a marker, if a reader of the whole topic has one. Each
+    is None if that is not known.
     """
 
     def __init__(

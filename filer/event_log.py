@@ -3,9 +3,9 @@
     _log = EventLog(__name__)
     _log.warning("segment_lost", topic=topic, segment=segment_id, error=error)
 
-Events go to the loggers of the standard library, so that a program which uses these packages decides what becomes of
-them, and nothing happens where it decides nothing. `mq.process.log_output` writes them as text or JSON. Every name and
-its fields stand in the list in docs/operations.md, and a test compares the list with the calls.
+Events go to the loggers of the standard library. So a program that uses these packages decides what happens to them; if
+it decides nothing, nothing happens. `mq.process.log_output` writes them as text or JSON. The list in docs/operations.md
+has every name and its fields, and a test compares the list with the calls.
 """
 
 import json
@@ -16,10 +16,10 @@ from itertools import islice
 
 MOST_CHARACTERS = 2000
 MOST_ITEMS = 20
-# What may stand in a line of text as it is: nothing that separates fields, ends a line or moves a cursor.
+# The characters that may stand in a line of text as they are: none separates fields, ends a line or moves a cursor.
 _BARE = re.compile(r"[A-Za-z0-9_.:;/@+*?&%#$!^~<>()\[\]{}|',-]+\Z")
 
-# A tuple: to look through `bool | int | float` takes twice as long, and every field is asked.
+# A tuple: a check against `bool | int | float` takes twice as long, and every field is checked.
 _NUMBERS = (int, float)
 
 Plain = str | int | float | bool | None | list[str | int]
@@ -40,9 +40,9 @@ class Event:
 class EventLog:
     """Logs events under the name of a module.
 
-    A field that is None is left out. A field named `from_` is written as `from`. Whoever writes the lines adds
-    the ids of the request and of its trace. Fields may hold what clients sent: they are bounded and escaped where they
-    are written. Never pass secrets, nor values of messages.
+    A field that is None is left out. A field named `from_` is written as `from`. The writer of the lines adds the ids
+    of the request and of its trace. Fields may hold what clients sent: the writer bounds and escapes them. Never pass
+    secrets, nor values of messages.
     """
 
     __slots__ = ("_logger",)
@@ -51,7 +51,7 @@ class EventLog:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """Something that only those who look for a fault want to know."""
+        """Something that matters only in the search for a fault."""
         self._emit(logging.DEBUG, event, fields)
 
     def info(self, event: str, /, **fields: object) -> None:
@@ -59,11 +59,11 @@ class EventLog:
         self._emit(logging.INFO, event, fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """Something that may need people, or tells why something else took long."""
+        """Something that may need an operator, or explains why something else took long."""
         self._emit(logging.WARNING, event, fields)
 
     def error(self, event: str, /, *, traceback_of: BaseException | None = None, **fields: object) -> None:
-        """Something that needs people. `traceback_of` is an error that nobody foresaw."""
+        """Something that needs an operator. `traceback_of` is an unforeseen error."""
         self._emit(logging.ERROR, event, fields, traceback_of)
 
     def _emit(
@@ -95,7 +95,7 @@ def as_text(fields: Mapping[str, object]) -> Iterable[str]:
 
 
 def _short_text(value: object) -> str | None:
-    """The text of most values, in a third of the time: an access log has a dozen for each request. None of others."""
+    """The text of most values, in a third of the time: an access log has a dozen for each request. Else None."""
     if type(value) is int:
         return str(value)
     if type(value) is str and len(value) < MOST_CHARACTERS and _BARE.match(value):

@@ -1,4 +1,4 @@
-"""Checks of JSON texts. How much memory one takes while it is parsed is known before it is."""
+"""Checks of JSON texts. They compute how much memory a text takes before it is parsed."""
 
 from collections.abc import Generator
 
@@ -7,10 +7,10 @@ import orjson
 from filer.errors import InvalidInput
 
 LARGE_BYTES = 256 * 1024
-"""A text up to this is parsed without a look."""
+"""A text up to this size is parsed without a look."""
 MOST_PARSED_BYTES = 64 * 1024 * 1024
 _PIECE_BYTES = 128 * 1024
-# Rough sizes of what each of these begins, in a list or in a dictionary of few entries.
+# Rough sizes of the object that each of these begins, in a list or in a dictionary of few entries.
 _OBJECT_BYTES = ((b"[", 72), (b"{", 240), (b",", 40), (b'"', 32), (b":", 16))
 
 
@@ -28,7 +28,7 @@ def parsed_bytes(text: bytes) -> int:
 
 
 def parsed_bytes_in_steps(text: bytes) -> Generator[None, None, int]:
-    """As `parsed_bytes`. It yields after each piece of the text: while one counts a large text, no other runs."""
+    """As `parsed_bytes`. It yields after each piece of the text: otherwise a large text would hold up other tasks."""
     if len(text) <= LARGE_BYTES:
         return 0
     total_bytes = len(text)
@@ -40,7 +40,7 @@ def parsed_bytes_in_steps(text: bytes) -> Generator[None, None, int]:
 
 
 def parsed_size_checked(text: bytes, where: str) -> Generator[None, None, None]:
-    """Raise `InvalidInput` if a JSON text takes too much memory while it is parsed. It yields as the above does."""
+    """Raise `InvalidInput` if parsing a JSON text takes too much memory. Yields as `parsed_bytes_in_steps` does."""
     if (yield from parsed_bytes_in_steps(text)) > MOST_PARSED_BYTES:
         raise InvalidInput(
             f"{where}: JSON of so many lists, objects and strings takes more than {MOST_PARSED_BYTES} bytes of memory "

@@ -33,20 +33,20 @@ INCARNATION = "cluster/incarnation.json"
 POLICY = "cluster/policy.json"
 TOPICS = "topics/"
 INTERNAL_PREFIX = "__"
-"""Of the names of topics that brokers make for themselves. Nobody else creates a topic of such a name."""
+"""The prefix of topics that brokers create for themselves. No client can create a topic of such a name."""
 GROUPS_TOPIC = "__groups"
-"""What consumer groups must not forget (docs/design.md §12)."""
+"""The memory of consumer groups (docs/design.md §12)."""
 AUDIT_TOPIC = "__audit"
-"""Who has changed what, and what was refused."""
+"""The audit log: which principal has changed what, and what was refused."""
 RESERVED_TOPICS = frozenset({GROUPS_TOPIC, AUDIT_TOPIC})
-"""The topics that brokers write. Everybody else may read them, and no more."""
+"""The topics that brokers write. All others may only read them."""
 MOST_NAME_CHARS = 200
 _CHARS = rf"[A-Za-z0-9._-]{{1,{MOST_NAME_CHARS}}}\Z"
 NAME_RULE = f"1 to {MOST_NAME_CHARS} of the characters A-Z a-z 0-9 . _ -, and does not begin with '.'"
-"""Of a topic, and of a topic group: no store has keys of which a part begins with a dot."""
+"""The rule for names of topics and topic groups: no store has keys of which a part begins with a dot."""
 _OTHER_RULE = NAME_RULE.replace("does not begin with '.'", "is neither '.' nor '..'")
 _NAMES = {"topic": (re.compile(rf"(?!\.){_CHARS}"), NAME_RULE)}
-# Of consumer groups and of members, which are in records: earlier versions have made some that begin with a dot.
+# For consumer groups and members, which are in records: earlier versions have made some that begin with a dot.
 _OTHERS = re.compile(rf"(?!\.{{1,2}}\Z){_CHARS}"), _OTHER_RULE
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\Z")
 _FILE = re.compile(r"(\d{20})(?:-(\d{20}))?\.parquet\Z")
@@ -63,7 +63,7 @@ def check_name(name: str, *, what: str = "topic") -> str:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic's name is kept for the brokers. A user of an earlier version may have made it all the same."""
+    """Whether brokers alone may create topics of this name. A user of an earlier version may have created it."""
     return topic.startswith(INTERNAL_PREFIX)
 
 
@@ -99,14 +99,14 @@ def fence_check(ulid: str) -> str:
 
 
 def store_proof(ulid: str) -> str:
-    """What a broker that starts has written for the others to read. Raises `InvalidName` for what is no ULID."""
+    """The object that a starting broker has written for the others to read. Raises `InvalidName` if it is no ULID."""
     if not _ULID.match(ulid):
         raise InvalidName(f"{ulid[:60]!r} is not a ULID")
     return f"cluster/store-proof/{ulid}"
 
 
 def scrub_record(topic: str) -> str:
-    """What the background scrub has read of a topic. It lies apart from the topic, which does not depend on it."""
+    """What the background scrub has read of a topic. This lies apart from the topic, which does not depend on it."""
     return f"cluster/scrub/{topic}.json"
 
 
@@ -116,7 +116,7 @@ def topic(topic: str) -> str:
 
 
 def topic_of(key: str) -> str | None:
-    """The topic whose object has this key; None if it belongs to no topic."""
+    """The topic that the object of this key belongs to; None if it belongs to none."""
     name, slash, _ = key.removeprefix(TOPICS).partition("/")
     return name if key.startswith(TOPICS) and slash else None
 
@@ -137,7 +137,7 @@ def history_from(topic: str, first: int) -> str:
 
 
 def history_bounds(key: str) -> tuple[int, int] | None:
-    """The first and the last segment of a history file; None if the key is not one of a history file."""
+    """The first and the last segment of a history file; None if the key is not that of a history file."""
     match = _LINEAGE.match(key.rpartition("/")[2])
     return None if match is None else (int(match[1]), int(match[2]))
 
@@ -153,7 +153,7 @@ def version_mark(topic: str, version: int) -> str:
 
 
 def marked_version(key: str) -> int | None:
-    """The version that a mark names; None if the key is not one of a mark."""
+    """The version that a mark names; None if the key is not that of a mark."""
     name = key.rpartition("/")[2]
     return int(name) if len(name) == 20 and name.isdecimal() else None
 
@@ -164,7 +164,7 @@ def version_marks_folder(topic: str) -> str:
 
 
 def segments_folder(topic: str) -> str:
-    """The folder that offline readers are pointed at."""
+    """The folder for offline readers."""
     return f"topics/{topic}/segments/"
 
 

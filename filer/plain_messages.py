@@ -1,4 +1,4 @@
-"""What Pydantic says about a value, in words for people who typed it."""
+"""Pydantic's error messages in plain words, for the people who typed the value."""
 
 import re
 
@@ -29,13 +29,13 @@ _BOUNDS = frozenset(("greater_than", "greater_than_equal", "less_than", "less_th
 
 
 def plain_reason(error: ErrorDetails) -> str:
-    """What is wrong with a value. A number out of its bounds is repeated: it may not be the one that was meant."""
+    """What is wrong with a value. Repeats a number out of bounds: it may not be the one that the user meant."""
     message = plain_message(error["msg"])
     return f"{message}, not {error['input']!r:.80}" if error["type"] in _BOUNDS else message
 
 
 def plain_message(message: str) -> str:
-    """The message without the words of a program."""
+    """The message without programmers' terms."""
     for pattern, words in _WORDS:
         message = re.sub(pattern, words, message, count=1, flags=re.IGNORECASE)
     return message

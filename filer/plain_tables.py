@@ -1,6 +1,6 @@
 """Tables as lines of text, for the programs of commands and of jobs.
 
-Whoever prints one that fits needs no more: rich takes longer to import than a broker takes to answer.
+For a table that fits, this is enough: rich takes longer to import than a broker takes to answer.
 """
 
 import unicodedata

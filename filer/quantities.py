@@ -29,7 +29,7 @@ _DURATION_RULE = "a duration must be a number of seconds, or have the units ms, 
 def parse_size_bytes(text: str) -> int:
     """Parse a size: `256MB` are 256 x 10^6 bytes, `256MiB` are 256 x 2^20, and a plain number is bytes.
 
-    Raises `ValueError`, which tells the rule, for anything else and for parts of a byte.
+    Raises `ValueError`, which states the rule, for anything else and for parts of a byte.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[2] and match[2].lower() not in _BYTES_OF):
@@ -43,7 +43,7 @@ def parse_size_bytes(text: str) -> int:
 def parse_duration_seconds(text: str) -> float:
     """Parse a duration: `10s`, `5m`, `1h30m`, `1d`, and a plain number is seconds.
 
-    Raises `ValueError`, which tells the rule, for anything else.
+    Raises `ValueError`, which states the rule, for anything else.
     """
     stripped = text.strip()
     if _PLAIN.fullmatch(stripped):

@@ -24,10 +24,10 @@ def refuse_imports(*names: str) -> None:
 
 
 def leave_out_arrow_docs() -> None:
-    """Have pyarrow.compute write no documentation of options into its functions. Imports nothing itself.
+    """Keep pyarrow.compute from writing documentation of options into its functions. Imports nothing itself.
 
-    It would parse the docstrings of a hundred classes for that, which takes a twentieth of the start of a short command
-    and is only read by `help()`.
+    It would parse the docstrings of a hundred classes for that. That takes a twentieth of the start of a short command,
+    and only `help()` reads it.
     """
     parser = ModuleType("pyarrow.vendored.docscrape")
     vars(parser)["NumpyDocString"] = lambda text: {"Parameters": []}
@@ -37,7 +37,7 @@ def leave_out_arrow_docs() -> None:
 def keep_pandas_out() -> None:
     """Make pyarrow believe that pandas is not installed, unless pandas is imported already.
 
-    Where pandas is installed, as in an environment shared with Spark, pyarrow imports it for the first array made of a
+    If pandas is installed, as in an environment shared with Spark, pyarrow imports it for the first array made of a
     list, only to check whether the list belongs to pandas. That takes half a second and 40 MB. It checks once.
     """
     import pyarrow as pa

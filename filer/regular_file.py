@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def read_regular_file(path: Path, most_bytes: int) -> bytes:
-    """The first bytes of a file, at most so many. Raises `OSError`, whose `strerror` says what is wrong.
+    """The first bytes of a file, at most so many. Raises `OSError`; its `strerror` says what is wrong.
 
-    A pipe that nobody writes to would hold up whoever opens it, for ever and deaf to signals. So it is opened without
-    waiting, and looked at before it is read: another one cannot take its place in between.
+    A pipe without a writer would block the open call for ever, deaf to signals. So this opens without waiting, and
+    checks the open file before it reads: another file cannot take its place in between.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     kind = os.fstat(descriptor).st_mode

@@ -1,8 +1,8 @@
 """The id of the request, or of the leader's work, for which the code at hand runs: every line of the log carries it.
 
-Clients give it as `X-Request-Id`, or a broker makes it; brokers pass it on to each other. It is for people who look for
-what belongs together, and decides nothing. The id by which a repeated publish is recognised is another one, made of a
-producer and a sequence (`filer.format.requests.RequestId`).
+Clients give it as `X-Request-Id`, or a broker makes it; brokers pass it on to each other. It is for people who search
+the log, and decides nothing. Another id, made of a producer and a sequence, recognises a repeated publish
+(`filer.format.requests.RequestId`).
 """
 
 import re
@@ -17,14 +17,14 @@ from filer.within import Within
 HEADER = "x-request-id"
 MOST_CHARACTERS = 128
 MOST_TOGETHER = 8
-"""A call to another broker that serves several requests carries the ids of so many of them."""
+"""A call to another broker that serves several requests carries at most so many of their ids."""
 _ONE = rf"[A-Za-z0-9._:;/+=@~-]{{1,{MOST_CHARACTERS}}}"
 _PATTERN = re.compile(_ONE.encode() + rb"\Z")
 _SEVERAL = re.compile(rf"{_ONE}(?:,{_ONE}){{0,{MOST_TOGETHER - 1}}}\Z".encode())
 
 
 class Work:
-    """What an id was given to. Once it has `ended`, tasks that it started, and that outlive it, are no part of it."""
+    """The work that has an id. Once it has `ended`, tasks that it started and that outlive it are no part of it."""
 
     __slots__ = ("ended", "id")
 
@@ -36,15 +36,15 @@ _current: ContextVar[Work | None] = ContextVar("request", default=None)
 
 
 def current() -> str | None:
-    """The id of what the running task does; None if it does that for no request."""
+    """The id of the running task's request; None if it serves no request."""
     work = _current.get()
     return None if work is None or work.ended else work.id
 
 
 def begin(id_: str) -> Work:
-    """From here on the running task, which does nothing else, has this id, until its caller sets `ended`.
+    """Give this id to the running task, which does nothing else, until its caller sets `ended`.
 
-    For each request: `within` would take half a microsecond longer.
+    Each request calls this: `within` would take half a microsecond longer.
     """
     work = Work(id_)
     _current.set(work)
@@ -61,20 +61,20 @@ class _WithinWork(Within[Work | None]):
 
 
 def within(id_: str | None) -> AbstractContextManager[None]:
-    """Everything inside, and in tasks that are started inside, has this id until the end of the block.
+    """Gives this id to everything inside, and to tasks that are started inside, until the end of the block.
 
-    None changes nothing: the block goes on with the id that there is, if there is one.
+    None changes nothing: the block keeps the current id, if there is one.
     """
     return nullcontext() if id_ is None else _WithinWork(_current, Work(id_))
 
 
 def of_work(clock: Clock) -> AbstractContextManager[None]:
-    """For work that nobody requested, such as that of a leader: a new id, unless it is part of what has one."""
+    """For work without a request, such as that of a leader: a new id, unless the work is part of what has one."""
     return within(None if current() is not None else clock.ulid())
 
 
 def of_nobody() -> Context:
-    """The context for a task that serves many, so that it does not belong to the request that happens to start it."""
+    """The context for a task that serves many requests: it must not belong to the one that happens to start it."""
     return Context()
 
 
@@ -89,11 +89,11 @@ def joined(ids: Iterable[str | None]) -> str | None:
 
 
 def taken(given: bytes, *, of_broker: bool) -> str | None:
-    """The id in a header; None if it is not one that goes into a log as it is. Brokers may give several, joined."""
+    """The id in a header; None if it cannot go into a log as it is. Brokers may give several, joined."""
     return given.decode("ascii") if (_SEVERAL if of_broker else _PATTERN).match(given) else None
 
 
 def maker(clock: Clock) -> Callable[[], str]:
-    """Makes ids that nobody else makes: this runs for each request, so that only their beginning is drawn."""
+    """Makes unique ids. Each request needs one, so only the first part, drawn once, is random."""
     first, numbers = f"{clock.entropy(8).hex()}-", count(1)
     return lambda: f"{first}{next(numbers)}"

@@ -1,4 +1,4 @@
-"""Settings that people give as JSON, on top of others, and what is wrong with them in one sentence."""
+"""Merges settings that users give as JSON into others, and explains in one sentence what is wrong with them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -16,9 +16,9 @@ Settings = TypeVar("Settings", bound=BaseModel)
 def merged_settings(
     base: Settings, given: Mapping[str, Any], *, what: str = "setting", beside: Sequence[str] = ()
 ) -> Settings:
-    """The settings `base` with what is given; objects are merged field by field.
+    """The settings `base` with the given ones; objects are merged field by field.
 
-    `beside`: names that may stand beside the settings, and which nobody means here. Raises `InvalidConfig`, which names
+    `beside`: names that may stand beside the settings, and that are ignored here. Raises `InvalidConfig`, which names
     the first wrong setting, and the nearest known one if it is unknown.
     """
     if not given:

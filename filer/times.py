@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999. Other times have no RFC 3339 text, so nobody could be shown a message that has one."""
+"""The years 1 to 9999. Other times have no RFC 3339 text, so a message that has one could not be shown."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Arithmetic and text are faster without a time zone, and rendering a message takes both.

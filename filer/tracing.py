@@ -1,11 +1,11 @@
-"""Spans: what the code that works for a request tells of its steps, if the request is traced.
+"""Spans: the steps of a request, as the code that works for it reports them, if the request is traced.
 
     with tracing.current().child("read") as span:
         ...
         span.note(messages=12)
 
-Nothing here knows a tracing library: `mq.tracing` has spans that go to a collector. Wherever nobody traces, `current()`
-is `NO_SPAN`, whose steps are `NO_SPAN` again, so that nobody has to ask.
+Nothing here knows a tracing library: `mq.tracing` has spans that go to a collector. Without tracing, `current()` is
+`NO_SPAN`, and its steps are `NO_SPAN` again, so that callers need no check.
 """
 
 from asyncio import Future
@@ -38,7 +38,7 @@ class Span:
         return None
 
     def child(self, step: str, *, kind: Kind = "internal") -> "Span":
-        """A step within this one. Within a step that has ended there is none: tasks may outlive their request."""
+        """A step within this one. A step that has ended has none within it: tasks may outlive their request."""
         return self
 
     def follow(self, step: str, *, kind: Kind = "internal", links: "Sequence[Span]" = ()) -> "Span":
@@ -55,10 +55,10 @@ class Span:
         """Point to a step of another request."""
 
     def fail(self, kind: str, detail: str = "") -> None:
-        """It did not do what it was to do. `kind` is one of a few words."""
+        """Note that it failed. `kind` is one of a few words."""
 
     def end(self, error: BaseException | None = None) -> None:
-        """It is over, now. Only the first call counts."""
+        """End it now. Only the first call counts."""
 
     def end_with(self, outcome: "Future[Any]") -> None:
         """End it when the future is done, with the future's error if it has one."""
@@ -68,7 +68,7 @@ class Span:
         return ()
 
     def carriers(self) -> Sequence[Carrier]:
-        """For each trace to which it belongs, how another process goes on with it, while it lasts."""
+        """For each trace to which it belongs, the headers with which another process continues it, while it lasts."""
         return ()
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ current = _current.get
 
 
 def within(span: Span) -> Within[Span]:
-    """Everything inside belongs to this span and to no other, also where it is `NO_SPAN`. The span does not end."""
+    """Everything inside belongs to this span and to no other, even if it is `NO_SPAN`. The span does not end."""
     return Within(_current, span)
 
 
@@ -109,9 +109,10 @@ class EnteredSpan(Span):
 
 
 class LeftOut(EnteredSpan):
-    """A step that a trace has no room for: what happens within it is no part of the step around it.
+    """A step that a trace has no room for: steps within it do not become steps of the one around it.
 
-    Each step has an object of its own: one that was entered again, within itself or by another task, could not be left.
+    Each step has an object of its own: if one object were entered again, within itself or by another task, it could not
+    be left.
     """
 
     __slots__ = ()

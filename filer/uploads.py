@@ -73,8 +73,8 @@ class Reference:
 class Uploads:
     """Issues the uploads of one cluster and checks references to them.
 
-    `topic` has the payload on the store. Of a topic group that is the group, and `member` is the topic for which the
-    upload is: one member's is no other's, since who may publish to one may not see what others have.
+    `topic` has the payload on the store. Of a topic group that is the group, and `member` is the topic that the upload
+    is for. An upload of one member is refused to all others, since a publisher to one may not see what others have.
     """
 
     def __init__(self, store: Store, clock: Clock, secret: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a block of code, and the tasks that it starts, find in a context variable."""
+"""Sets a context variable for a block of code, and for the tasks that it starts."""
 
 from contextvars import ContextVar
 from typing import Generic, TypeVar

@@ -1,4 +1,4 @@
-"""Checks the digests in a bulk load's file: whoever reads it once it is adopted checks them again."""
+"""Checks the digests in a bulk load's file: readers check them again once it is adopted."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from filer.format.segment_file import row_group_range
 def check_load_digests(read: Read, metadata: pq.FileMetaData, footer_digest: str | None, *, body_bytes: int) -> None:
     """Raises `LoadRefused` if bytes before the footer are not those of its digests. Reads all of them, piece by piece.
 
-    `footer_digest` is what `check_footer` gave. A file without digests passes. Raises `CorruptFile` if it has only
+    `footer_digest` is what `check_footer` returned. A file without digests passes. Raises `CorruptFile` if it has only
     some. The caller must have checked that every row group lies before the footer.
     """
     pairs = {name: value.decode() for name, value in (metadata.metadata or {}).items()}

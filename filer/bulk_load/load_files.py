@@ -2,7 +2,7 @@
 
 A file depends only on its bulk load, its segment, its rows and (by the chain of digests) the rows before them. It
 contains no clock time and nothing random, and where it ends does not depend on how the rows were batched. So a task
-that runs again writes the same bytes under the same names, and can tell that a file which exists already is its own.
+that runs again writes the same bytes under the same names, and can recognise a file which exists already as its own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -62,7 +62,7 @@ def load_files(
 
     Batches have the columns `key`, `value`, `event_time` and `headers`, as for a publish; only `value` is required. A
     file ends with the message that brings it to `file_bytes`, and at most two files are in memory. Raises
-    `InvalidInput` for messages that the topic does not accept, and for a key whose slot is not one of the segment.
+    `InvalidInput` for messages that the topic does not accept, and for a key with a slot outside the segment.
     """
     writer = LoadWriter(segment, file_bytes=file_bytes)
     for batch in batches:

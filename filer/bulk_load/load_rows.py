@@ -15,7 +15,7 @@ from filer.times import EARLIEST_US, LATEST_US
 
 
 def first_stray(keys: pa.Array, segment: LoadSegment) -> tuple[int, int] | None:
-    """The first key whose slot is not one of the segment: its row and its slot."""
+    """The first key with a slot outside the segment: its row and its slot."""
     if (segment.start_slot, segment.stop_slot) == (0, SLOTS):
         return None
     slots = slots_of(keys, null_slot=segment.start_slot)
@@ -34,7 +34,7 @@ def first_unshowable(times: pa.Array) -> int | None:
 
 
 def micros_of(times: pa.Array) -> npt.NDArray[np.int64]:
-    """The times in microseconds. Where a time is null, the number is arbitrary."""
+    """The times in microseconds. If a time is null, its number is arbitrary."""
     ends = times.offset + len(times)
     return np.frombuffer(times.buffers()[1], np.int64, ends)[times.offset :]
 

@@ -9,8 +9,8 @@ from filer.format.schema import OF_BYTES, MessageSchema
 class LoadSegment:
     """A segment that is reserved for a bulk load, as in the answer to the reservation.
 
-    `timestamp_us` is the time of the bulk load, which all its messages get. `schema` is the topic's.
-    `digests`: whether the broker takes files with digests. One of version 0.1 refuses what it does not know.
+    `timestamp_us` is the time of the bulk load, which all its messages get. `schema` is the topic's. `digests`: whether
+    the broker accepts files with digests. A broker of version 0.1 refuses what it does not know.
     """
 
     load: str

@@ -44,7 +44,7 @@ class PageHeader:
 
 
 def read_pages(read: Callable[[int, int], bytes], start: int, stop: int, *, most: int) -> list[PageHeader]:
-    """The headers of the pages in `[start, stop)` of a file, whose bytes `read` returns.
+    """The headers of the pages in `[start, stop)` of a file. `read` returns the file's bytes.
 
     Raises `CorruptFile` if the pages do not fill that range exactly, or are more than `most`.
     """

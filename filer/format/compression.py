@@ -1,6 +1,6 @@
 """Which columns of an owner's file are compressed, and how.
 
-LZ4 costs little where it helps. Values that are compressed or encrypted already it only copies, which is a fifth of the
+LZ4 costs little where it helps. It only copies values that are compressed or encrypted already; that is a fifth of the
 work of encoding a large file, and readers pay for it again. So a sample of the values is tried first.
 """
 
@@ -25,7 +25,7 @@ _ALL_BUT_VALUES: Mapping[str, Codec] = {
     "headers.key_value.value": "lz4",
 }
 _TRIED_FROM_BYTES = 256 * 1024
-"""Values of less, in all, are compressed untried: there is little to save."""
+"""Values with fewer bytes in all are compressed untried: there is little to save."""
 _SAMPLES, _SAMPLE_BYTES = 4, 8 * 1024
 _WORTHWHILE = 0.95
 _LZ4 = pa.Codec("lz4_raw")
@@ -40,7 +40,7 @@ def owner_compression(table: pa.Table) -> Compression:
 
 
 def are_compressed(values: Sequence[Texts]) -> bool:
-    """The same of values that are given as they are in the file: whether they are compressed as all other columns."""
+    """As `owner_compression`, for values as they are in the file: whether they are compressed as all other columns."""
     return sum([each.size_bytes for each in values]) < _TRIED_FROM_BYTES or _become_smaller(_samples_of(values))
 
 

@@ -24,12 +24,12 @@ Bytes: TypeAlias = "bytes | bytearray | memoryview"
 
 MAGIC = b"PAR1"
 PIECE_BYTES = 8 * 1024 * 1024
-"""What is read at once of bytes that are only hashed."""
+"""How much is read at once of bytes that are only hashed."""
 BODY, ROW_GROUPS, FOOTER = "braidmq.body_digest", "braidmq.row_group_digests", "braidmq.footer_digest"
 PREVIOUS, LAST_ORIGINAL = "braidmq.previous", "braidmq.last_original"
 DIGITS = 32
 NO_DIGEST = "0" * DIGITS
-"""What a footer says before its own digest is known."""
+"""A footer's own digest before it is known."""
 NAMES = (BODY, ROW_GROUPS, FOOTER, PREVIOUS)
 """The metadata that every file has since version 0.2; files of earlier versions have none of it."""
 _STRING = b"\x18"
@@ -129,7 +129,7 @@ def stated_footer_digest(data: Bytes) -> str:
 def digests_from_metadata(metadata: Mapping[bytes, str], checked: str | None) -> FileDigests | None:
     """The digests of a footer for which `check_footer` gave `checked`; None for a file of an earlier version.
 
-    Raises `CorruptFile` if only some are there: then a name was damaged, and with it the mark of what is checked.
+    Raises `CorruptFile` if only some are there: then a name was damaged, and it shows no more which bytes are checked.
     """
     stated = {name: metadata.get(name.encode()) for name in NAMES}
     if checked is None and all(value is None for value in stated.values()):

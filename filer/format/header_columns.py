@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 
 from filer.format.headers import TIMES, wrong_headers
 
-# What this project writes itself. Arrow reads a column of these at once.
+# The form that this project writes itself. Arrow reads a column of these at once.
 _USUAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$"
 
 
 def first_wrong_headers(headers: pa.Array) -> tuple[int, str] | None:
     """The first message whose headers are wrong: its row, and what is wrong. `headers` are maps, without null values.
 
-    Arrow looks at all of them together, and only what it cannot judge is looked at one by one.
+    Arrow checks all of them together. Only those that it cannot judge are checked one by one.
     """
     if headers.null_count == len(headers):
         return None
@@ -40,7 +40,7 @@ def first_wrong_headers(headers: pa.Array) -> tuple[int, str] | None:
 
 
 def _may_have_a_name_twice(codes: "np.ndarray[Any, Any]", lengths: "np.ndarray[Any, Any]") -> bool:
-    """Whether some message may have: false for what most requests are, messages with one or two headers each."""
+    """Whether a message may have a name twice: false for most requests, whose messages have one or two headers each."""
     most = int(lengths.max(initial=0))
     if most < 2:
         return False
@@ -56,7 +56,7 @@ def _rows_with_a_name_twice(codes: "np.ndarray[Any, Any]", rows: "np.ndarray[Any
 
 
 def _rows_with_strange_times(rows: "np.ndarray[Any, Any]", texts: pa.Array) -> list[int]:
-    """Of the rows of these headers, which have to be times, those that may have none, or more than one or two."""
+    """The rows of headers that may hold no time, or more than one. The headers of these rows have to be times."""
     # Both names may be there, and each of them once.
     several = rows[1:][rows[1:] == rows[:-1]]
     usual = pc.match_substring_regex(texts, _USUAL_TIME)
@@ -66,7 +66,7 @@ def _rows_with_strange_times(rows: "np.ndarray[Any, Any]", texts: pa.Array) -> l
 
 
 def _are_times(texts: pa.Array) -> bool:
-    """Whether all of these, which look like times, are some."""
+    """Whether all of these texts, which look like times, are times."""
     try:
         texts.cast(pa.string()).cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:

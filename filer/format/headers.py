@@ -1,4 +1,4 @@
-"""What the headers of a message may be: one rule for every route by which messages come, bulk loads too.
+"""The rule for a message's headers, for every route by which messages come, bulk loads too.
 
 A name is given once: DuckDB, Spark and Polars read headers as a map. The names in `TIMES` are reserved, in upper and
 lower case alike: their values are times of RFC 3339.
@@ -32,7 +32,7 @@ def wrong_headers(headers: Sequence[tuple[str, bytes]]) -> str | None:
 
 
 def time_of(value: bytes) -> int | None:
-    """The time that a header says, in microseconds since the epoch; None if it says none."""
+    """The time in a header, in microseconds since the epoch; None if it has none."""
     try:
         return parse_rfc3339(value.decode())
     except ValueError:
@@ -50,5 +50,5 @@ def wrong_times(deliver_at_us: int | None, expires_at_us: int | None, now_us: in
 
 
 def time_header(name: str, time_us: int) -> tuple[str, bytes]:
-    """The header that says that time."""
+    """The header that has that time."""
     return name, rfc3339(time_us).encode()

@@ -25,7 +25,7 @@ def _few(kind: pa.DataType) -> pa.Array:
 
 @lru_cache(maxsize=1)
 def _zeros() -> pa.Buffer:
-    """Pages that nobody writes: for all of them the system has a single page of zeros."""
+    """Pages that are never written: for all of them the system has a single page of zeros."""
     return pa.py_buffer(memoryview(mmap.mmap(-1, 8 * (MOST_SHARED + 1))).toreadonly())
 
 

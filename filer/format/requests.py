@@ -14,8 +14,8 @@ EXAMPLE = '{"producer": [sequence, index of the first message in the file, count
 class RequestId(NamedTuple):
     """One request of one producer; `sequence` is the producer's own number, which only grows.
 
-    `owner` is whose request it is: a digest of the principal. It is empty for those whom brokers trust without a
-    credential, and for what comes by way of a broker of an older version.
+    `owner` is the owner of the request: a digest of the principal. It is empty for clients that brokers trust without a
+    credential, and for requests that come through a broker of an older version.
     """
 
     producer: str
@@ -55,8 +55,8 @@ def requests_to_json(requests: Sequence[StoredRequest], base: int) -> str:
 def owners_to_json(requests: Sequence[StoredRequest]) -> str:
     """The owners of the producers of these requests, as a footer has them; empty if none has an owner.
 
-    Brokers of versions before neither write nor read this. A producer has one owner in a segment at a time, so the last
-    one is whose it is at the file's end.
+    Brokers of earlier versions neither write nor read this. A producer has one owner in a segment at a time, so the
+    last one owns it at the file's end.
     """
     owners = {request.producer: request.owner for request, _ in requests if request.owner}
     return orjson.dumps(owners).decode() if owners else ""

@@ -1,7 +1,7 @@
-"""How much memory the rows of a table take, one by one: told by where their texts begin.
+"""How much memory the rows of a table take, one by one, computed from where their texts begin.
 
-Arrow tells the size of a slice too (`nbytes`). Each time it looks at every buffer of every chunk, which takes as long
-as rendering a small message, and lets go of the interpreter's lock, which other threads take for long.
+Arrow computes the size of a slice too (`nbytes`). But each time it reads every buffer of every chunk, which takes as
+long as rendering a small message, and releases the interpreter's lock, which other threads then hold for long.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
 
 
 def row_ends(table: pa.Table) -> Ends:
-    """How much the first row takes, the first two, and so on, in front of which stands 0. About what `nbytes` tells."""
+    """How much the first row takes, the first two, and so on, with 0 in front. About the `nbytes` of each slice."""
     ends = np.zeros(table.num_rows + 1, np.int64)
     row = 0
     for batch in table.to_batches():
@@ -47,7 +47,7 @@ def head(table: pa.Table, ends: Ends, start: int, *, max_rows: int, max_bytes: i
 
 
 def _add_sizes(array: pa.Array, rows: Ends, sizes: Ends) -> None:
-    """Add what lies in that array before each of these rows, up to a constant."""
+    """Add how much lies in that array before each of these rows, up to a constant."""
     if array.null_count == len(array):
         return
     if isinstance(array, pa.StructArray):
@@ -58,7 +58,7 @@ def _add_sizes(array: pa.Array, rows: Ends, sizes: Ends) -> None:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, _OFFSET_BYTES * array.offset)
         begins: Ends = offsets[rows].astype(np.int64)
         if isinstance(array, pa.MapArray):
-            # Of a slice, these are all there were in the whole.
+            # In a slice, these are the keys and items of the whole array.
             _add_sizes(array.keys, begins, sizes)
             _add_sizes(array.items, begins, sizes)
         else:

@@ -1,4 +1,4 @@
-"""What the messages of a topic are: the columns of its files (docs/design.md §4), and the keys and values it takes."""
+"""The schema of a topic's messages: the columns of its files (docs/design.md §4), and its keys and values."""
 
 from functools import cache
 from typing import ClassVar, Final, Literal
@@ -24,14 +24,14 @@ JSON_TYPE = pa.json_(pa.string())
 
 
 class MessageSchema:
-    """What the messages of a topic are. `of` makes one for each kind of topic, and gives it to all who ask again.
+    """The schema of a topic's messages. `of` makes one for each kind of topic, and returns the same one again.
 
-    `id`: topics with the same one take each other's messages. `published` are the columns that producers give; `rows`
-    have the member of a topic group besides, in a topic group; `log` are those that the broker holds and gives to
-    readers: the rows with their offsets and times. `no_messages` is an empty table of these. It is kept, because Arrow
-    takes longer to make one than to read messages from memory.
+    `id`: topics with the same one accept each other's messages. `published` are the columns that producers give; `rows`
+    also has the member, in a topic group; `log` are those that the broker holds and gives to readers: the rows with
+    their offsets and times. `no_messages` is an empty table of these. It is kept, because Arrow takes longer to make
+    one than to read messages from memory.
 
-    This class is that of topics whose values are bytes. A subclass is another kind of values.
+    This class is for topics with values that are bytes. A subclass is another kind of values.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class MessageSchema:
 
     @staticmethod
     def of(key_type: KeyType = "binary", value_type: ValueType = "binary", *, grouped: bool = False) -> "MessageSchema":
-        """The one of topics with these settings. `grouped`: of a topic group."""
+        """The schema of topics with these settings. `grouped`: of a topic group."""
         return _schema(key_type, value_type, grouped)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -76,16 +76,16 @@ class MessageSchema:
         return f"<MessageSchema {self.id}{' grouped' if self.is_grouped else ''}>"
 
     def check(self, key: bytes | None, value: bytes | None, where: str) -> None:
-        """Raise `InvalidInput` if the topic does not take the key or the value."""
+        """Raise `InvalidInput` if the topic does not accept the key or the value."""
         if self._has_text_keys and key is not None:
             _check_utf8(key, "key", where)
 
     def first_wrong(self, values: pa.Array) -> tuple[int, str] | None:
-        """The first value that the topic does not take: its row, and what it is. (Arrow has checked texts.)"""
+        """The first value that the topic does not accept: its row, and what it is. (Arrow has checked texts.)"""
         return None
 
     def in_file(self, table: pa.Table) -> pa.Table:
-        """The table with the types that Parquet readers are told. In memory values of JSON are strings.
+        """The table with the types that Parquet readers see. In memory values of JSON are strings.
 
         (Arrow supports few operations on extension types.)
         """
@@ -140,7 +140,7 @@ def _schema(key_type: KeyType, value_type: ValueType, grouped: bool) -> MessageS
 
 
 OF_BYTES: Final = MessageSchema.of()
-"""That of topics whose settings say nothing of keys and values."""
+"""The schema of topics with default settings for keys and values."""
 
 
 def _check_utf8(data: bytes, what: str, where: str) -> None:

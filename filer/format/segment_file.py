@@ -44,7 +44,7 @@ _STATISTICS = ["_offset", "_timestamp"]
 _DICTIONARIES = [TOPIC_FIELD.name]
 _PREFIX = b"braidmq."
 DECODING_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
-"""What Arrow, and whoever looks for the columns, raises for a damaged file of version 0.1, which has no digests."""
+"""Errors that Arrow, and the lookup of columns, raise for a damaged file of version 0.1, which has no digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _encode_plain(table: pa.Table, footer: Footer, compression: Compression) -> 
 
 
 def _room_bytes(table: pa.Table, footer: Footer) -> int:
-    """About the most that a file of these rows can take: what is plain in memory is plain in the file."""
+    """About the most that a file of these rows can take: data that is plain in memory is plain in the file."""
     rows_bytes, count = int(table.nbytes), int(table.num_rows)
     # LZ4, pages and their headers add little; the levels of nested columns take bits a row.
     return rows_bytes + rows_bytes // 50 + count + 256 * len(footer.requests) + 64 * 1024
@@ -222,9 +222,9 @@ class SegmentFileEncoder:
     """Encodes a segment file in memory, row group by row group.
 
     A page ends with the row that brings it to `page_bytes` or to `page_rows` (None: Arrow's default). Without `checks`,
-    the file has neither digests nor page checksums, as in version 0.1. With `room_bytes` it takes the memory for the
-    whole file at once, and does not copy the file each time that it has grown. Then `add_row_group` and `finish` raise
-    `OSError` if the file is larger.
+    the file has neither digests nor page checksums, as in version 0.1. With `room_bytes` it allocates the memory for
+    the whole file at once, and does not copy the file each time that it has grown. Then `add_row_group` and `finish`
+    raise `OSError` if the file is larger.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class SegmentFileEncoder:
         return data if data.size == size_bytes else data.slice(0, size_bytes)
 
     def _written(self) -> tuple[pa.Buffer, int]:
-        """What the file is in, and how many bytes of that it has."""
+        """The buffer that has the file, and how many bytes of it the file takes."""
         if self._room is not None:
             return self._room, self._sink.tell()
         data = self._sink.getvalue()
@@ -287,7 +287,7 @@ class SegmentFileEncoder:
         try:
             yield
         except OSError:
-            # Else Arrow's writer would try to write a footer when it goes.
+            # Else Arrow's writer would try to write a footer when it is collected.
             self._writer.is_open = False
             raise
 
@@ -388,7 +388,7 @@ class CheckedFile:
         """Its rows, in the columns of `MessageSchema.log`; raises `CorruptFile`."""
         metadata = self.end.metadata
         try:
-            # Of several row groups, in one of which a column has values, it is read of all.
+            # If one of several row groups has values in a column, the column is read from all.
             groups = range(metadata.num_row_groups)
             names = [name for group in groups for name in columns_with_values(metadata, group, self.end.tail, 0)]
             # Nearly all bytes are in one column. Threads for the others would cost more than they save.

@@ -1,7 +1,7 @@
 """Which rows of an Arrow body are text, and not JSON text: a topic of JSON stores them as JSON strings.
 
-A client cannot know of which type a topic is, and a column has one type for all of its rows. So the schema's metadata
-tells it, a bit for each row. Brokers before 0.2.0 do not look at it, and take all values as JSON text.
+A client cannot know the type of a topic, and a column has one type for all of its rows. So the schema's metadata has a
+bit for each row. Brokers before 0.2.0 ignore it, and take all values as JSON text.
 """
 
 from base64 import b64decode, b64encode
@@ -15,12 +15,12 @@ NAME = b"braidmq.text-rows"
 
 
 def metadata_of(texts: Sequence[bool] | npt.NDArray[np.bool_]) -> dict[bytes, bytes]:
-    """The metadata of a schema that says it."""
+    """The metadata of a schema with a bit for each of these rows."""
     return {NAME: b64encode(np.packbits(np.asarray(texts, bool)).tobytes())}
 
 
 def text_rows(metadata: Mapping[bytes, bytes] | None, rows: int) -> npt.NDArray[np.bool_] | None:
-    """For each row whether it is text; None if that is not told. Raises `ValueError` if it is told of other rows."""
+    """For each row whether it is text; None without that metadata. Raises `ValueError` if it has other rows."""
     told = (metadata or {}).get(NAME)
     if told is None:
         return None

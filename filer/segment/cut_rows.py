@@ -1,8 +1,8 @@
-"""The rows of a request that go to one segment, which nobody puts together before somebody needs them.
+"""The rows of a request that go to one segment. They are put together only when something needs them.
 
-Each segment of a request takes its share of the same columns. Where messages are plain, a file takes them as Parquet
-has them, which is made once for all segments of the request. Columns are made for whoever reads them from memory, or
-gets them over the network.
+Each segment of a request takes its share of the same columns. If messages are plain, a file takes them as Parquet has
+them, which is made once for all segments of the request. Columns are made only for readers from memory or over the
+network.
 """
 
 import threading
@@ -16,7 +16,7 @@ from filer.format.plain.prefixed import Texts, prefixed
 
 _MOST_BYTES = 2**30
 _LONG_BYTES = 64 * 1024
-"""Values that have as much on average are copied to the file one by one, and not before."""
+"""Values that are this long on average are copied to the file one by one, and not before."""
 
 
 class PlainTexts(NamedTuple):
@@ -42,13 +42,13 @@ class RequestRows:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the messages are plain as `is_plain` of a table says, without event times, and not too large."""
+        """Whether the messages are plain, as `is_plain` of a table says, have no event times, and are not too large."""
         if self._is_plain is None:
             self._is_plain = _are_plain(self.rows)
         return self._is_plain
 
     def plain(self) -> PlainTexts:
-        """The keys and values as Parquet has them, where the messages are plain. They are made once."""
+        """The keys and values as Parquet has them, if the messages are plain. They are made once."""
         with self._lock:
             if self._plain is None:
                 key, value = self.rows["key"], self.rows["value"]
@@ -80,13 +80,13 @@ class CutRows:
         return pa.RecordBatch.from_arrays([_taken(column, picked) for column in rows.columns], schema=rows.schema)
 
     def picked(self, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """The keys and values of those of these rows that have these numbers, from 0 on."""
+        """The keys and values of the rows with these numbers; these rows count from 0."""
         rows, order = self._whole.rows.select(["key", "value"]), self._whole.order
         taken = numbers + self.start
         return rows.take(pa.array(taken if order is None else order[taken]))
 
     def texts(self) -> PlainTexts:
-        """These rows as Parquet has them, where the messages are plain."""
+        """These rows as Parquet has them, if the messages are plain."""
         keys, values = self._whole.plain()
         start, stop = self.start, self.start + self.num_rows
         return PlainTexts(None if keys is None else keys.between(start, stop), values.between(start, stop))
@@ -96,12 +96,12 @@ class CutRows:
         return CutRows(self._whole, self.start + first, self.start + self.num_rows)
 
     def without_texts(self) -> "CutRows":
-        """The same rows. They hold none of what files are made of."""
+        """The same rows. They hold nothing that only files are made of."""
         return CutRows(RequestRows(self._whole.rows, self._whole.order), self.start, self.start + self.num_rows)
 
 
 def _taken(column: pa.Array, picked: pa.Array) -> pa.Array:
-    """Columns of nulls, which are most of them, need no work."""
+    """These rows of a column. Columns of nulls, which are most of them, need no work."""
     return column.slice(0, len(picked)) if column.null_count == len(column) else column.take(picked)
 
 

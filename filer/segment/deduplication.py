@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def check_owner(request: RequestId, owner: str) -> None:
-    """Raise `ProducerTaken` if the producer is that owner's, and the request another's.
+    """Raise `ProducerTaken` if that owner has the producer, and another one has the request.
 
-    The words say nothing of the owner, nor of what it has sent.
+    The error names neither the owner, nor what it has sent.
     """
     if differ(owner, request.owner):
         raise ProducerTaken(

@@ -3,9 +3,9 @@
 A segment that forgot such a producer altogether would take its repeat for a new producer's first request, and store it
 twice. So two things stay, both bounded:
 
-- of the last `MAX_EXACT` such producers a hash, the highest sequence, and the owner. A higher one is new if it is the
-  owner's, others are refused;
-- of those before them a bit pattern (a Bloom filter). It tells only that a producer may be one of them, so all of its
+- of the last `MAX_EXACT` such producers a hash, the highest sequence, and the owner. A higher sequence is new if it
+  comes from the owner; from others it is refused;
+- of those before them a bit pattern (a Bloom filter). It shows only that a producer may be one of them, so all of its
   sequences are refused. Its publisher goes on under a new id. One new producer in 50,000 is refused by mistake while
   144,000 are in the pattern, one in 50 with a million.
 
@@ -28,7 +28,7 @@ PATTERN_HASHES = 4
 MAX_PATTERNS = 2
 NO_FLOOR = -1
 ALL_SEQUENCES = 2**63 - 1
-"""The floor of a producer of which no sequence is taken."""
+"""The floor of a producer that may use no sequence any more."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class ForgottenProducers:
         return bool(self._exact or self._patterns)
 
     def add(self, name: str, highest: int, seen_us: int, lifetime_us: int, owner: str = "") -> None:
-        """Remember a producer, last seen at that time of the log, of which sequences up to `highest` are refused."""
+        """Remember a producer, last seen at that time of the log. Its sequences up to `highest` are refused."""
         self._add(_hash(name), highest, seen_us, owner, lifetime_us)
 
     def floor_of(self, name: str) -> int:
@@ -84,14 +84,14 @@ class ForgottenProducers:
         return ALL_SEQUENCES if any(pattern.may_have(hashed) for pattern in self._patterns) else NO_FLOOR
 
     def owner_of(self, name: str) -> str:
-        """Whose producer it is, as far as that is known exactly; else empty."""
+        """The producer's owner, if it is known exactly; else empty."""
         known = self._exact.get(_hash(name)) if self._exact else None
         return "" if known is None else known[2]
 
     def take(self, name: str, owner: str, before_us: int) -> tuple[int, str]:
-        """As `floor_of` and `owner_of`; the caller remembers the producer from now on, for that owner.
+        """As `floor_of` and `owner_of`; from now on the caller remembers the producer, for that owner.
 
-        What is another owner's, and was last seen before `before_us`, no longer counts.
+        An entry of another owner, last seen before `before_us`, no longer counts.
         """
         known = self._exact.pop(_hash(name), None) if self._exact else None
         if known is None:
@@ -99,7 +99,7 @@ class ForgottenProducers:
         return (NO_FLOOR, "") if differ(known[2], owner) and known[1] < before_us else (known[0], known[2])
 
     def expire(self, before_us: int) -> None:
-        """Drop what was last seen before that time."""
+        """Drop the producers last seen before that time."""
         while self._exact:
             first = next(iter(self._exact))
             if self._exact[first][1] >= before_us:

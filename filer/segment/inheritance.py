@@ -5,7 +5,7 @@ seal stays as long as topic.json names the predecessor, and no request with a pr
 read.
 
 Predecessors that came from a bulk load have no windows of their own. Their files hold no requests and their seals no
-windows: they were written before anybody knew how the segments before the load would end. So the predecessors of each
+windows: the load wrote them before it was known how the segments before the load would end. So the predecessors of each
 loaded segment are asked instead, each for its own slots, until none of a bulk load is left. As a rule that is one step,
 since the successors of a bulk load have windows of their own. Those earlier segments were sealed by owners, and their
 seals stay as long as those of the load: retention lets no segment leave topic.json before its predecessors. Each slot
@@ -47,8 +47,8 @@ async def read_inherited(
     """The windows for a segment from the seals of its predecessors, as far as topic.json still names them.
 
     The predecessors in the state `known` are tried first: a seal never changes, so a seal that is found is right,
-    however old that state is. Where a seal is gone or damaged, what the predecessor's other files know counts.
-    Raises `OutcomeUnknown` if the store does not answer now.
+    however old that state is. If a seal is gone or damaged, what the predecessor's other files know counts. Raises
+    `OutcomeUnknown` if the store does not answer now.
     """
     if known is not None:
         parents = _parents(known, segment)
@@ -156,7 +156,7 @@ class Inheritance:
             await asyncio.shield(self._outcome)
 
     def stop(self) -> None:
-        """Stop retrying, and release all who wait."""
+        """Stop retrying, and release all waiting callers."""
         self.over.set()
         if self._task is not None:
             self._task.cancel()
@@ -171,7 +171,7 @@ class Inheritance:
             except OutcomeUnknown:
                 pass
             except Exception as error:
-                # Catch every error: if the task simply ended, those who wait would wait for ever.
+                # Catch every error: if the task simply ended, its callers would wait for ever.
                 self._fail_waiting(error)
             if not self.complete:
                 await backoff.pause()
@@ -179,7 +179,7 @@ class Inheritance:
         self._outcome.set_result(None)
 
     def _fail_waiting(self, error: Exception) -> None:
-        """Fail those who wait now; a later try may succeed for others."""
+        """Fail the callers that wait now; a later try may succeed for others."""
         failed, self._outcome = self._outcome, asyncio.get_running_loop().create_future()
         failed.set_exception(error)
         failed.exception()

@@ -1,6 +1,6 @@
-"""The rows of a file that become columns once somebody asks for them.
+"""The rows of a file that become columns only when a reader asks for them.
 
-Nobody reads most files of single messages from memory, and making their columns takes as long as making the file.
+Most files of single messages are never read from memory, and making their columns takes as long as making the file.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +17,10 @@ Part = TypeVar("Part")
 
 
 class LaterTable(Generic[Part]):
-    """So many rows, which `make` makes of `part`, or together with those of the files that follow it.
+    """So many rows. `make` makes them of `part`, alone or together with the parts of the files that follow it.
 
-    Beside its data, each takes `row_bytes` until then. `pick` makes the keys and values of some of them. Belongs to one
-    thread.
+    Until then, each row takes `row_bytes` beside its data. `pick` makes the keys and values of some of them. Belongs to
+    one thread.
     """
 
     __slots__ = ("_made", "_make", "_part", "_pick", "num_rows", "row_bytes")
@@ -40,19 +40,19 @@ class LaterTable(Generic[Part]):
         self._made: pa.Table | None = None
 
     def table(self) -> pa.Table:
-        """The rows. They are made once, and what they are made of is let go then."""
+        """The rows. They are made once, and then their source is released."""
         if self._part is not None:
             self._made, self._part = self._make([self._part]), None
         return self._made
 
     def picked(self, numbers: RowNumbers) -> pa.Table:
-        """The columns `key` and `value` of these rows, at least. All rows are made only where some cannot be."""
+        """The columns `key` and `value` of these rows, at least. Makes all rows only if some cannot be made alone."""
         if self._part is None or self._pick is None:
             return self.table().take(numbers)
         return self._pick(self._part, numbers)
 
     def to_make(self) -> tuple[Callable[[Sequence[Part]], pa.Table], Part] | None:
-        """What makes the rows, and of what; None if they are made."""
+        """The function that makes the rows, and the part it needs; None if they are made."""
         return None if self._part is None else (self._make, self._part)
 
 
@@ -72,8 +72,8 @@ def picked_rows(rows: Rows, numbers: RowNumbers) -> pa.Table:
 def tables_of(files: Sequence[Rows]) -> list[pa.Table]:
     """The rows of files that follow each other, as columns.
 
-    Those that are not made yet are made in one go: for each by itself it takes longer than for its messages. They stay
-    as they are, so that nobody holds both.
+    Those that are not made yet are made in one go, since each file by itself costs more than its messages do. The files
+    stay as they are, so that the rows are not held twice.
     """
     tables: list[pa.Table] = []
     to_make = [rows.to_make() if isinstance(rows, LaterTable) else None for rows in files]

@@ -1,9 +1,9 @@
 """Compares the index of a segment with the files that the store lists.
 
-An index is read once and then kept up to date by what its process does and by names. So it does not see that a file
-is gone, nor that a roll-up was written anew: by another process, after somebody had deleted it, or put back after
-that. Such a roll-up has the messages that its name says, and mostly another size. Readers of bare files are given the
-size, and refuse a file of another one.
+An index is read once and then kept up to date by what its process does and by names. So it does not see that a file is
+gone. Nor does it see that a roll-up is a new one: another process wrote it after the old one was deleted, or it was put
+back after that. Such a roll-up has the messages that its name says, and mostly another size. Readers of bare files get
+the size from the index, and refuse a file of another size.
 """
 
 from dataclasses import dataclass, replace

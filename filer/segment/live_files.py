@@ -1,7 +1,7 @@
 """Which files of a segment count: the rule for readers, by names alone, and the walk to the log's end.
 
 At each offset the file that reaches furthest counts (docs/design.md §4). An owner's file (`<base>.parquet`) lies inside
-a roll-up (`<base>-<end>.parquet`) or outside it, never across its border. So names suffice to tell which files count.
+a roll-up (`<base>-<end>.parquet`) or outside it, never across its border. So names suffice to know which files count.
 
 An owner has one put in flight, and names the next file only once that one is stored. So a file beyond a missing name
 shows that the file of that name was there: it is a hole in the log, never its end.
@@ -83,7 +83,7 @@ class FileFacts:
 
     @property
     def log_us(self) -> int:
-        """A time that had come when it was stored, by the owner's clock and by the store's."""
+        """A time that had come when it was stored, both by the owner's clock and by the store's."""
         return min(self.last_timestamp_us, self.stored_us) if self.stored_us else self.last_timestamp_us
 
     @property
@@ -103,7 +103,7 @@ class Hole:
 
     `name` is that object; with it put back, the offsets can be read again (or the first of them: several files may be
     gone together). `facts` is its entry in the index, if the index has known it. `etag` is that of the damaged object.
-    `given_up`: nobody waits for the object any more, and readers pass the offsets by.
+    `given_up`: no reader waits for the object any more, and readers pass the offsets by.
     """
 
     start: int
@@ -146,8 +146,8 @@ def walk_chain(
 
     An owner's file counts only if it starts where the previous file ends, or behind a hole. One beyond the seal was
     never acknowledged. A roll-up counts even if the previous file ends within it. With `over_gaps`, the walk goes on
-    behind offsets without a readable file, up to the last file. `damaged` are names of files that cannot be read. What
-    is `given_up` is passed over in any case, and files that reach into it do not count.
+    behind offsets without a readable file, up to the last file. `damaged` are names of files that cannot be read. The
+    walk always passes over what is `given_up`, and files that reach into it do not count.
     """
     ordered = sorted(files, key=lambda facts: facts.base)
     if given_up:
@@ -199,7 +199,7 @@ def _given_up_at(
 
 
 def _hole_at(offset: int, beyond: int | None, damaged: Collection[FileName]) -> Hole | None:
-    """The hole that begins at `offset`, where no readable file does; None if no name shows where it ends.
+    """The hole that begins at `offset`, if no readable file does; None if no name shows where it ends.
 
     `beyond` is where the next readable file begins. The next damaged one shows it as well, and so does the name of a
     damaged roll-up.

@@ -28,9 +28,9 @@ SINGLE_ROW_BYTES = 128
 """The memory of a message by itself beside its data."""
 _PICKED_ROW_BYTES = 4
 _SMALL_REQUEST_BYTES = 32 * 1024
-"""Several requests with less on average become a table: it takes less time to join them before they are encoded."""
+"""Several requests below this size on average become a table: joining them before encoding takes less time."""
 _LARGE_BYTES = 1024 * 1024
-"""A value of so much is not copied to its column: the copy would stop the process, and be there twice."""
+"""A value of this size is not copied to its column: the copy would stop the process, and be held twice."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ Payload: TypeAlias = "pa.RecordBatch | CutRows | Single"
 
 @dataclass(slots=True)
 class Singles:
-    """Messages of many requests, one each, in the order in which they were accepted; and when each of them was."""
+    """Messages of many requests, one each, in the order in which they were accepted, and the time of each."""
 
     messages: list[Single]
     stamps_us: list[int]
@@ -77,7 +77,7 @@ class Accepted:
 
     @property
     def held_bytes(self) -> int:
-        """The approximate memory that it takes once its publisher has been answered."""
+        """The approximate memory that it takes once its publisher has an answer."""
         requests = len(self.payload.messages) if isinstance(self.payload, Singles) else 1
         return self.size_bytes + ACCEPTED_OVERHEAD_BYTES * requests
 
@@ -114,7 +114,7 @@ def _table_of_few(files: "Sequence[_Few]") -> pa.Table:
 
 
 def _few(ref: SegmentRef, base: int, batch: Sequence[Accepted]) -> _Few | None:
-    """The messages, if all came by themselves, are plain, and are few."""
+    """The messages, if each came by itself, and they are plain and few."""
     messages: list[Single] = []
     stamps_us: list[int] = []
     for each in batch:
@@ -158,7 +158,7 @@ class _Cut:
         return encode_texts(self.ref.schema, footer, stamps_us, keys or None, [each.values for each in texts])
 
     def without_texts(self) -> "_Cut":
-        """What their table is made of: nothing that is held only until the file is made."""
+        """The source of their table, without what is held only until the file is made."""
         return _Cut(
             self.ref,
             [
@@ -186,7 +186,7 @@ def _picked_of_cut(file: _Cut, numbers: RowNumbers) -> pa.Table:
 
 
 def _cut(ref: SegmentRef, batch: Sequence[Accepted]) -> _Cut | None:
-    """The requests, if all are of plain messages, with keys or without, and so large that joining them costs more."""
+    """The requests, if all have plain messages, with keys or without, and are so large that joining costs more."""
     requests: list[Accepted] = []
     size_bytes = 0
     with_keys: set[bool] = set()
@@ -340,7 +340,7 @@ def join(ref: SegmentRef, batch: Sequence[Accepted], base: int) -> pa.Table:
 
 
 def in_places(ref: SegmentRef, columns: Sequence[pa.Array], stamps: npt.NDArray[np.int64], base: int) -> pa.Table:
-    """The columns of `MessageSchema.rows` with offsets from that one on, and with the time of each message."""
+    """The columns of `MessageSchema.rows` with offsets that begin at `base`, and with the time of each message."""
     offsets = np.arange(base, base + len(stamps), dtype=np.int64)
     first = [_column(offsets, OFFSET_FIELD.type), _column(stamps, TIMESTAMP)]
     return pa.Table.from_arrays([*first, *columns], schema=ref.schema.log)
@@ -402,5 +402,5 @@ def _values_of(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
 
 
 def _column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    # Most messages by themselves lack most of it, and a file may have one message.
+    # Most single messages lack most of these fields, and a file may have one message.
     return null_column(len(values), kind) if not any(value is not None for value in values) else pa.array(values, kind)

@@ -5,8 +5,8 @@ its messages, which may be in a predecessor. Successors inherit windows. A split
 A merge keeps the windows of both parents *with their ranges*: one window for the merged range would lose or double
 messages that only one parent had.
 
-Silence of an hour forgets a producer whole: its id may be used anew. Want of room never does: its windows are dropped,
-and `ForgottenProducers` keeps up to which sequence its requests are refused.
+An hour of silence forgets a producer whole: its id may be used anew. Want of room never does: it drops the windows, and
+`ForgottenProducers` keeps up to which sequence the producer's requests are refused.
 
 Everything here follows from the log alone. Even the time is that of the log. So a recovery computes the same windows.
 """
@@ -103,7 +103,7 @@ class ProducerWindows:
         """Remember that this segment stored a request's share, at the log's time `seen_us`.
 
         A request has one share in this segment's slots. If a predecessor stored a part of it, the position there stays:
-        it is the first one that the producer was given. A producer without an owner becomes the request's owner's.
+        the producer got that position first. A producer without an owner gets the request's owner.
         """
         producer = self._producers.pop(request.producer, None)
         if producer is not None and differ(producer.owner, request.owner) and producer.seen_us < seen_us - EXPIRY_US:
@@ -156,7 +156,7 @@ class ProducerWindows:
             producer.floor = producer.highest
 
     def stored_between(self, segment: int, start: int, end: int) -> list[StoredRequest]:
-        """The known requests whose messages have offsets `[start, end)` in a segment, in the order of offsets."""
+        """The known requests with messages at offsets `[start, end)` in a segment, in the order of offsets."""
         found = {
             StoredRequest(RequestId(name, sequence, producer.owner), Position(segment, offset, count))
             for name, producer in self._producers.items()
@@ -173,8 +173,8 @@ class ProducerWindows:
         """New windows for the slots `[start, stop)` from all `known` ones, which do not change.
 
         A child of a split gets a part of its parent's ranges; a merged segment gets each parent's own ranges. If two
-        know the same sequence in the same slots, the earlier one in `known` counts. A producer that two of them know as
-        that of different owners is nobody's (`CONTESTED`), unless one had been silent for an hour before the other.
+        know the same sequence in the same slots, the earlier one in `known` counts. If two know a producer under
+        different owners, it has none (`CONTESTED`), unless one had been silent for an hour before the other.
         """
         found: dict[str, list[_Producer]] = {}
         for each in known:
@@ -236,7 +236,7 @@ class ProducerWindows:
             for name, producer in self._producers.items()
         ]
         document: dict[str, Any] = {"version": _VERSION, "range": [self.start, self.stop], "producers": producers}
-        # Members of their own, and only where needed: versions before know not all of them, and read the rest.
+        # Separate members, and only if needed: earlier versions do not know all of them, and read the rest.
         if floors := {name: each.floor for name, each in self._producers.items() if each.floor != NO_FLOOR}:
             document["floors"] = floors
         if owners := {name: each.owner for name, each in self._producers.items() if each.owner}:
@@ -271,7 +271,7 @@ class ProducerWindows:
 
 
 def _is_former(producer: _Producer, newest: _Producer) -> bool:
-    """Whether it was another owner's, and had expired before the newest that is known of that id."""
+    """Whether it had another owner, and had expired before the newest entry of that id."""
     return differ(producer.owner, newest.owner) and producer.seen_us < newest.seen_us - EXPIRY_US
 
 

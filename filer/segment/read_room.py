@@ -7,7 +7,7 @@ import pyarrow as pa
 from filer.format.row_ends import Ends, Rows, head
 
 SMALL_BYTES = 1024 * 1024
-"""Room is taken in steps of at least this, and what decodes to no more is decoded without a look at its footer."""
+"""Room is taken in steps of at least this size. What decodes to no more is decoded without a look at its footer."""
 
 
 class NoRoom(Exception):
@@ -15,7 +15,7 @@ class NoRoom(Exception):
 
 
 class ReadRoom(Protocol):
-    """The memory that a read may take, shared with other reads."""
+    """The memory that a read may take. Reads share it."""
 
     async def take(self, size_bytes: int) -> bool:
         """Take so much more; False if the page has to end before that. Waits only for the first room of a page."""
@@ -51,7 +51,7 @@ class Page:
         return self._rows + rows <= self.max_rows and self._content_bytes + size_bytes <= self.max_bytes
 
     def first_of(self, table: pa.Table, ends: Ends, start: int) -> Rows:
-        """The rows from that one on for which the bounds leave room, of a page at least one."""
+        """The rows from that one on that the bounds leave room for; of a page at least one."""
         return head(
             table,
             ends,
@@ -80,7 +80,7 @@ class Page:
         return self._taken_bytes - self._used_bytes
 
     def add(self, start: int, rows: Rows, *, decoded_bytes: int) -> None:
-        """Add the messages from `start` on, for which that much was decoded. None means that the page is full."""
+        """Add the messages from `start` on, and how much was decoded for them. None means that the page is full."""
         self._used_bytes += decoded_bytes
         if not rows.table.num_rows:
             self.ended = True

@@ -35,9 +35,9 @@ class Superseded:
 class SegmentIndex:
     """The live files of a segment in offset order, and the superseded ranges that still await deletion.
 
-    `holes` are the ranges between or behind the files whose object is gone or damaged; `lost` are those of them that
-    nobody has given up. `blocked` is a damaged file at the end: nothing shows where it ends, so nothing can be stored
-    behind it, the seal included.
+    `holes` are the ranges between or behind the files whose object is gone or damaged; `lost` are the holes that are
+    not given up. `blocked` is a damaged file at the end: nothing shows where it ends, so nothing can be stored behind
+    it, the seal included.
 
     `size_bytes` is the sum over the live files. `stored_bytes` is the sum over all files there have been, as they were
     stored: neither roll-ups nor retention change it. (If no snapshot has it, only the remaining files count.) `changes`
@@ -85,12 +85,12 @@ class SegmentIndex:
 
     @property
     def lost(self) -> list[Hole]:
-        """The holes that readers are told of: their objects may be put back."""
+        """The holes that readers get an error for: their objects may be put back."""
         return [hole for hole in self.holes if not hole.given_up]
 
     @property
     def sealed(self) -> bool:
-        """Whether the last file is the seal, or was, before it was lost."""
+        """Whether the last file is the seal, or was it before it was lost."""
         return self._seal is not None
 
     @property
@@ -113,7 +113,7 @@ class SegmentIndex:
 
     @property
     def log_us(self) -> int:
-        """The time by which silent producers are forgotten: both the owner's clock and the store's had come to it."""
+        """The time by which silent producers are forgotten: both the owner's clock and the store's had reached it."""
         return max((facts.log_us for facts in self.files[-2:]), default=0)
 
     def append(self, facts: FileFacts, requests: Sequence[StoredRequest] = (), link: str = "") -> None:
@@ -145,7 +145,7 @@ class SegmentIndex:
         self.changes += 1
 
     def lose(self, facts: FileFacts, *, damaged: bool, etag: str | None = None) -> None:
-        """Have a hole in the place of a file that is gone or damaged. Does nothing if the file no longer counts."""
+        """Put a hole in the place of a file that is gone or damaged. Does nothing if the file no longer counts."""
         position = bisect.bisect_left(self._starts, facts.start)
         while position < len(self.files) and self.files[position] != facts and self._starts[position] == facts.start:
             position += 1
@@ -159,7 +159,7 @@ class SegmentIndex:
         )
 
     def learn(self, facts: FileFacts, found: FileFacts) -> None:
-        """Have what was found of a file in the place of what was known. Does nothing if the file no longer counts."""
+        """Replace what was known of a file by what was found. Does nothing if the file no longer counts."""
         if facts in self.files and (found.name, found.start, found.end) == (facts.name, facts.start, facts.end):
             position = self.files.index(facts)
             self._replace(position, position + 1, [found])
@@ -183,10 +183,10 @@ class SegmentIndex:
             self.stored_bytes += sum(facts.size_bytes for facts in files)
 
     def give_up(self, ranges: GivenUpRanges) -> bool:
-        """Have readers pass by these ranges, and wait for nothing there; returns whether the index could be changed.
+        """Let readers pass these ranges by, and wait for nothing there; returns whether the index could be changed.
 
-        It cannot where a file or a hole lies across the border of a range: recover the index anew. Repeating this
-        changes nothing.
+        It cannot if a file or a hole lies across the border of a range: recover the index anew. Repeating this changes
+        nothing.
         """
         return all(self._give_up(each) for each in ranges.ranges)
 

@@ -31,7 +31,7 @@ from filer.topic.topic_state import Segment, TopicState
 
 FOOTER_READS_AT_ONCE = 16
 MOST_IN_A_FILE = 1_000_000_000
-"""More messages than any owner's file holds: so far behind a file of unknown length nothing was ever stored."""
+"""More messages than any owner's file holds. So nothing was ever stored this far behind a file of unknown length."""
 
 Inherit = Callable[[], Awaitable[ProducerWindows]]
 """Reads the producer windows that a segment inherits from its predecessors, cut for its slots."""
@@ -133,8 +133,8 @@ async def recover_index(store: Store, ref: SegmentRef, *, start_offset: int = 0)
     """The segment's index up to the end of its log (docs/design.md §4, "Where a log ends").
 
     It starts from the snapshot and reads only the files after it. The index has the producer windows of the segment's
-    requests: those in the snapshot, and the requests in the footers after it. Without a snapshot the footers alone have
-    them, also those of roll-ups; only requests whose files have expired may be missing. Then sequences that a known
+    requests: those in the snapshot, and the requests in the footers after it. Without a snapshot, only the footers have
+    them, those of roll-ups too; only requests whose files have expired may be missing. Then sequences that a known
     producer seems to have left out are refused.
     """
     try:
@@ -160,8 +160,8 @@ async def catch_up(store: Store, ref: SegmentRef, index: SegmentIndex) -> Segmen
     """The index with the files that came after its end; a new index if there are names beyond a gap.
 
     In that case a roll-up that begins before the index's end may have replaced the files after it. So all names are
-    read once. What is missing then is a hole: the log goes on behind it. A request in a file that is gone is unknown
-    here, so sequences that a known producer seems to have left out are refused.
+    read once. A file that is missing then is a hole: the log goes on behind it. A request in a file that is gone is
+    unknown here, so sequences that a known producer seems to have left out are refused.
     """
     if not await _extend(store, ref, index):
         return index
@@ -194,7 +194,7 @@ async def _snapshot_index(store: Store, ref: SegmentRef, start_offset: int) -> S
     except ObjectNotFound:
         return None
     index = from_snapshot(fetched.data, start_offset)
-    # One that has a roll-up of what is given up, and of other messages, cannot be used.
+    # A snapshot cannot be used if one of its roll-ups has both messages that are given up and others.
     return index if index.give_up(ref.given_up) else None
 
 
@@ -220,8 +220,8 @@ async def _extend(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
 async def _extend_over_gaps(store: Store, ref: SegmentRef, index: SegmentIndex) -> None:
     """Append all files of the segment, over the offsets whose file is gone or damaged.
 
-    A missing name is believed missing once it was asked for by itself, and all names were listed once more after that:
-    a listing may lag behind, and a file may be rolled up and deleted after it was listed.
+    A name counts as missing only after a request for it by itself, and one more listing of all names after that: a
+    listing may lag behind, and a file may be rolled up and deleted after it was listed.
     """
     files = _Files(store, ref)
     believed = -1
@@ -289,7 +289,7 @@ class _Files:
 
         async def one(name: FileName) -> tuple[FileName, bool]:
             async with gate:
-                # One that is gone was rolled up and deleted since the listing: the next listing finds the roll-up.
+                # A file that is gone was rolled up and deleted since the listing: the next listing finds the roll-up.
                 return name, await self.ask(name) or name in self.damaged
 
         return await asyncio.gather(*map(one, names))
@@ -307,7 +307,7 @@ async def _exists_unlisted(files: _Files, index: SegmentIndex) -> bool:
 async def find_again(store: Store, ref: SegmentRef, index: SegmentIndex, hole: Hole, *, is_sound: bool = False) -> None:
     """Look whether a hole's object is back, and put its files into the index if so.
 
-    Only names within the hole are listed and read. A damaged object whose ETag is unchanged is not read again, unless
+    Lists and reads only names within the hole. Does not read a damaged object again if its ETag is unchanged, unless
     its bytes were checked and it `is_sound`: on a directory, a file that was put back may have its old time and size.
     """
     if hole.etag is not None and not is_sound:
@@ -340,8 +340,8 @@ def _rest(hole: Hole, chain: Chain) -> Hole:
 async def is_superseded(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
     """Whether a roll-up that the index does not know holds the messages of one of its holes.
 
-    Whoever wrote it could read what is lost here: it was put back for a while, or only this reader found it damaged.
-    The object itself is gone then, and never comes back. Raises `StoreError`.
+    The broker that wrote it could read what is lost here: the object was put back for a while, or only this reader
+    found it damaged. The object itself is gone then, and never comes back. Raises `StoreError`.
     """
     known = {facts.name for facts in index.files}
     async for name in stream_names(store, ref):
@@ -372,8 +372,8 @@ async def put_until_known(
     took effect unnoticed is recognized by the ULID in its footer, and the messages are never stored twice. Stopping
     anywhere is safe: nothing was acknowledged yet, and the next owner's recovery finds whatever was stored.
 
-    `through_refusals`: a store that refuses (a read-only file system, credentials that have expired) is asked again as
-    well, until somebody has put that right. An earlier try may have taken effect, so a refusal decides nothing either.
+    `through_refusals`: also ask a store again that refuses (a read-only file system, credentials that have expired),
+    until an operator has put that right. An earlier try may have taken effect, so a refusal decides nothing either.
     """
     backoff = Backoff(clock)
     span, attempts = tracing.current(), 0
@@ -401,7 +401,7 @@ async def put_until_known(
 
 
 def unreadable_end(ref: SegmentRef, index: SegmentIndex) -> CorruptFile | None:
-    """The error for whoever reads or writes where the index ends, if a damaged file stands there."""
+    """The error for a reader or writer where the index ends, if a damaged file stands there."""
     if index.blocked is None:
         return None
     key = ref.key(index.blocked)
@@ -420,17 +420,17 @@ def check_end(ref: SegmentRef, index: SegmentIndex) -> None:
 
 
 def reach(ref: SegmentRef, index: SegmentIndex, end: int) -> None:
-    """Have the index reach an offset up to which the log is known to go: what is behind its files is a hole."""
+    """Extend the index to an offset that the log is known to reach: what is behind its files is a hole."""
     index.append_hole(Hole(index.end, end, index.blocked or FileName(index.end), damaged=index.blocked is not None))
     index.windows.refuse_gaps()
     index.give_up(ref.given_up)
 
 
 def pass_over_end(ref: SegmentRef, index: SegmentIndex) -> None:
-    """Have the index go on behind a damaged last file that is given up, so that something can be stored there.
+    """Let the index go on behind a damaged last file that is given up, so that something can be stored there.
 
     Nothing shows how far that file reached, so this goes on where it cannot have reached. An owner that lives knows its
-    end, and its next file then tells everybody: what is given up ends there.
+    end, and its next file then shows it to all others: what is given up ends there.
     """
     if not index.sealed and ref.given_up.at(index.end) is not None:
         index.append_hole(Hole(index.end, index.end + MOST_IN_A_FILE, FileName(index.end), given_up=True))

@@ -37,14 +37,14 @@ class SegmentReader:
     def __init__(self, store: Store, decoder: Executor, *, cache_bytes: int) -> None:
         self._store, self._decoder = store, decoder
         self._cache: SizedCache[tuple[str, int | None], Decoded] = SizedCache(cache_bytes)
-        # Who reads a large file page by page needs its footer for each.
+        # A reader of a large file, page by page, needs its footer for each page.
         self._ends: SizedCache[str, FileEnd] = SizedCache(_FOOTER_CACHE_BYTES)
         self._gate = asyncio.Semaphore(FILES_AT_ONCE)
         self._by_row_groups: dict[str, None] = {}
         self._decoding: dict[tuple[str, int], asyncio.Lock] = {}
 
     def limit_cache(self, most_bytes: int) -> None:
-        """Have the cache hold no more than that for now, and never more than its own limit."""
+        """Limit the cache to that size for now, and never to more than its own limit."""
         self._cache.limit(most_bytes)
 
     async def read(
@@ -60,11 +60,11 @@ class SegmentReader:
         """Messages from `offset` on, at least one if there is one, in the columns of `MessageSchema.log`.
 
         At most `max_rows`, and more than one only up to `max_bytes` of them as they are decoded; may be fewer messages
-        than there are. Nothing is fetched or decoded before `room` is taken for it. A page ends where there is none.
-        Raises `NoRoom` if that is before its first message. A page ends before a file that cannot be read too. If that
+        than there are. Nothing is fetched or decoded before `room` is taken for it. A page ends when there is no room.
+        Raises `NoRoom` if that is before its first message. A page also ends before a file that cannot be read. If that
         comes first, this raises `ObjectNotFound` if it was rolled up and deleted meanwhile (recover the index), and
-        `CorruptFile`; at a hole in the index `DataMissing` or `CorruptFile`. What is given up is passed by: the first
-        message lies behind it then.
+        `CorruptFile`; at a hole in the index `DataMissing` or `CorruptFile`. The page passes by what is given up: then
+        its first message lies behind that.
         """
         _check_readable(ref, index, offset)
         page = Page(offset, max_rows, max_bytes, room)
@@ -112,12 +112,12 @@ class SegmentReader:
     async def _add_file(
         self, page: Page, ref: SegmentRef, files: Sequence[FileFacts], opened: list[_Opened], number: int
     ) -> None:
-        """Add the messages of the file of that number from where the page has got to, as far as there is room."""
+        """Add the messages of the file of that number, from where the page ends now, as far as there is room."""
         facts = files[number]
         wanted, key = max(page.reached, facts.start), ref.key(facts.name)
         file = opened[number]
         if isinstance(file, asyncio.Task):
-            # What the store says instead is raised here.
+            # If the store raised an error instead, this raises it.
             await file
             await self._decode_fetched(page, ref, files, opened, number)
             file = opened[number]
@@ -140,9 +140,9 @@ class SegmentReader:
     async def _decode_fetched(
         self, page: Page, ref: SegmentRef, files: Sequence[FileFacts], opened: list[_Opened], number: int
     ) -> None:
-        """Decode the file of that number, and what is fetched already of those behind it.
+        """Decode the file of that number, and the files behind it that are fetched already.
 
-        Of these only as many as the room suffices for that the page has taken. If there is none for the first, the page
+        Decodes only as many of these as fit into the room that the page has taken. If the first has no room, the page
         has ended, and nothing is decoded.
         """
         whole = []
@@ -200,8 +200,8 @@ class SegmentReader:
         place = key, group
         decoding = self._decoding.get(place)
         if decoding is not None:
-            # Many follow the same messages. What one of them decodes, the others find in the cache, if it has room.
-            # They go on one after the other: all at once they would hold up the event loop.
+            # Many readers follow the same messages. What one of them decodes, the others find in the cache, if it has
+            # room. They go on one after the other: all at once they would hold up the event loop.
             async with decoding:
                 pass
         cached = self._cache.get(place)
@@ -219,7 +219,7 @@ class SegmentReader:
                 self._cache.put(place, decoded, decoded.size_bytes)
                 return decoded
             finally:
-                # Another one may have begun meanwhile, if the cache had no room for what this one waited for.
+                # Another reader may have begun meanwhile, if the cache had no room for what this one waited for.
                 if self._decoding.get(place) is decoding:
                     del self._decoding[place]
 
@@ -251,7 +251,7 @@ def unreadable(ref: SegmentRef, hole: Hole, offset: int) -> UnreadableObject:
 
 
 def _place(error: BaseException, ref: SegmentRef, facts: FileFacts, offset: int) -> None:
-    """Add to the error of a file which messages it keeps from being read."""
+    """Add to the error of a file which messages readers cannot read because of it."""
     if isinstance(error, UnreadableObject):
         error.key, error.segment = ref.key(facts.name), ref.segment
         error.offset, error.next_offset = max(offset, facts.start), facts.end

@@ -1,7 +1,7 @@
 """The snapshot of a segment's index, as bytes on the store.
 
-It ends with a digest of all bytes before it. Brokers of versions before wrote none, and do not see it: an Arrow stream
-says itself where it ends. A snapshot without a digest ends where its Arrow stream does.
+It ends with a digest of all bytes before it. Brokers of earlier versions wrote none, and do not see it: an Arrow stream
+itself marks its end. A snapshot without a digest ends where its Arrow stream does.
 """
 
 from collections.abc import Iterator
@@ -41,9 +41,9 @@ def to_snapshot(index: SegmentIndex) -> bytes:
 
     The producer windows are in the schema's metadata. Once the segment is sealed, the seal has them instead.
 
-    A file that is lost keeps its entry: whoever reads the snapshot finds that out anew, or finds the file put back. At
-    a hole of which no entry is known the snapshot's files end. What follows is found by names, and so is what was put
-    back; and a broker of an older version reads the same.
+    A file that is lost keeps its entry: a reader of the snapshot finds out anew that it is lost, or finds it put back.
+    The snapshot's files end at the first hole without a known entry. What follows is found by names, and so is what was
+    put back; a broker of an older version reads the same.
     """
     rows = [*map(_file_row, _known_without_a_gap(index)), *map(_superseded_row, index.superseded)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)

@@ -41,10 +41,10 @@ async def flush_and_seal(
     """Store the messages of `copy` that lie beyond the end of the log, then seal; returns the sealed index.
 
     It is safe to stop anywhere, to repeat it, and to run it several times at once. The messages have their offsets
-    already, so all store the same ones, and the store takes each name once. If another file takes a name first, this
-    finds the new end of the log and continues there. The seal comes last: before it, the segment has no end that could
-    leave a message out. Messages before the copy that the store lacks were stored, as the owner told: they are a hole,
-    which the copy is stored behind. Raises `CorruptFile` as `seal_at_end`.
+    already, so every run stores the same ones, and the store takes each name once. If another file takes a name first,
+    this finds the new end of the log and continues there. The seal comes last: before it, the segment has no end that
+    could leave a message out. If the store lacks messages before the copy, they were stored, as the owner reported:
+    they are a hole, and the copy is stored behind it. Raises `CorruptFile` as `seal_at_end`.
     """
     read = moment(store.time, clock)
     index = await recover_index(store, ref, start_offset=start_offset) if copy else SegmentIndex()

@@ -1,6 +1,6 @@
 """Files that are decoded whole: several of them at a time, since each by itself is small as a rule.
 
-To hand a small file over to a thread, and to be told that it is done, takes about as long as to decode it.
+To hand a small file over to a thread, and to learn that it is done, takes about as long as to decode it.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from filer.format.segment_file import CheckedFile, of_file
 from filer.segment.read_room import Page
 
 _ROW_BYTES = 64
-"""Besides its keys and values, a row takes so much once it is decoded: in the file these are packed."""
+"""A decoded row takes so much besides its keys and values: in the file these are packed."""
 
 
 class Decoded:
     """All rows of a file or of a row group as they were decoded, and the size of the buffers that hold them.
 
-    Where each row ends is found once: many pages begin and end in the same rows.
+    Each row's end is found once: many pages begin and end in the same rows.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -67,9 +67,9 @@ Outcome: TypeAlias = Fresh | TooLarge | CorruptFile
 
 
 def decode_up_to(files: Sequence[WholeFile], most_bytes: int) -> list[Outcome]:
-    """What becomes of the first file, and of those behind it whose rows take no more than that together with it.
+    """The outcomes of the first file, and of those behind it as long as all rows together take at most that many bytes.
 
-    It ends with a file that is damaged: whoever comes to it is told. All bytes are checked before they are decoded.
+    Ends with a damaged file: a reader that comes to it gets the error. All bytes are checked before they are decoded.
     """
     outcomes: list[Outcome] = []
     for each in files:

@@ -2,7 +2,7 @@
 
 To add a store, make a folder beside `s3/` with a class that follows `Store`, and a function that opens it by a
 `StoreAddress`. Register the function under its scheme in `_SCHEMES`. Then add the store to the fixture in
-`tests/integration/filer/stores/test_store_contract.py`, whose tests say what a store must do.
+`tests/integration/filer/stores/test_store_contract.py`: its tests say what a store must do.
 """
 
 import re

@@ -42,7 +42,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class PresignedRequest:
-    """A signed request to the store. Whoever has it may send it until `expires_us`."""
+    """A signed request to the store. Any client that has it may send it until `expires_us`."""
 
     method: str
     url: str
@@ -56,8 +56,8 @@ class StoreTraits:
 
     If `puts_are_billed`, each put costs money, so fewer and larger ones are better. `puts_at_once` says how many puts
     are worth making at the same time: many if a put mostly waits, one if it keeps this machine busy. If it `presigns`,
-    clients send requests of their own. `streams_at_once` says for how many streams of chunks it has connections at a
-    time; None if it needs none.
+    clients send requests of their own. `streams_at_once` is the number of streams of chunks for which it has
+    connections at the same time; None if it needs none.
     """
 
     puts_are_billed: bool
@@ -67,7 +67,7 @@ class StoreTraits:
 
 
 class Store(Protocol):
-    """Objects under keys, whose parts are separated by `/`. Keys are relative to the store's root (bucket and prefix).
+    """Objects under keys. `/` separates the parts of a key. Keys are relative to the store's root (bucket and prefix).
 
     Every call may raise `OutcomeUnknown` (time-out, broken connection, 5xx, 409; a write may have taken effect) and
     `StoreRefused` (credentials, missing bucket; repeating does not help).
@@ -80,7 +80,7 @@ class Store(Protocol):
 
     @property
     def time(self) -> StoreTime:
-        """What the store has told of its time so far. A decorator has that of the store it wraps.
+        """The store's time, as far as its answers have shown it. A decorator has that of the store it wraps.
 
         Once `create` has returned, `latest_us` is no earlier than the moment at which the object got its name. The same
         holds after a `get` of the object.
@@ -88,13 +88,13 @@ class Store(Protocol):
         ...
 
     async def tell_time(self) -> int:
-        """The store's time now, in microseconds, by one cheap request; `time` takes it in as well."""
+        """The store's time now, in microseconds, by one cheap request; `time` records it as well."""
         ...
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """Write an object that must not exist yet. It is durable when this returns.
 
-        Raises `ObjectExists` if the key is taken, no matter by whom: an earlier try of the same call counts as well.
+        Raises `ObjectExists` if the key is taken, by any writer: an earlier try of the same call counts as well.
         """
         ...
 
@@ -117,7 +117,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[ObjectInfo]:
-        """Objects whose keys start with `prefix` and come after `after`, in ascending order of their UTF-8 bytes.
+        """Objects whose keys start with `prefix` and come after `after`, in ascending order of the keys' UTF-8 bytes.
 
         At most `limit` objects. A listing may lag behind recent writes. Names that begin with a dot are left out.
         """
@@ -157,7 +157,7 @@ class Store(Protocol):
 class StreamingStore(Protocol):
     """A store that takes objects of any size chunk by chunk.
 
-    Those that presign uploads do so for clients that may not have such an address: it names the object.
+    Clients that must not learn an object's name get no presigned upload, since that names the object.
     """
 
     async def create_from_stream(

@@ -12,8 +12,8 @@ AddressingStyle = Literal["auto", "path", "virtual"]
 class StoreAddress:
     """The URL of a store. Credentials come from each machine's own environment.
 
-    Endpoint, region, addressing and `resend_seconds` (see `S3Settings`) are for S3. With `tidies_up`, a directory is
-    left without the folders that the store needs for itself: for one that other programs read, and no broker.
+    Endpoint, region, addressing and `resend_seconds` (see `S3Settings`) are for S3. With `tidies_up`, a directory keeps
+    no folders of the store's own: for a directory that other programs read, and no broker.
     """
 
     url: str

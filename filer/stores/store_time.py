@@ -1,7 +1,7 @@
-"""What a store tells of its time, beside this machine's own clocks.
+"""The time that a store reports, beside this machine's own clocks.
 
 A machine's clocks may be stepped, and all of them stand still while a hypervisor has paused it. The store's clock goes
-on. So what was proven, and what may be deleted, ages by the store's time too (docs/design.md §4).
+on. So proofs, and files that may be deleted, age by the store's time too (docs/design.md §4).
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from filer.clock import Clock
 
 
 class StoreTime:
-    """The latest time that a store has told, with any answer.
+    """The latest time that a store has reported, with any answer.
 
-    `latest_us` never falls, and is 0 before the first answer. The store's clock may be up to `resolution_us` further
-    than it tells.
+    `latest_us` never falls, and is 0 before the first answer. The store's clock may be up to `resolution_us` ahead of
+    what it reports.
     """
 
     def __init__(self, *, resolution_us: int = 1) -> None:
@@ -21,14 +21,14 @@ class StoreTime:
         self.latest_us = 0
 
     def record(self, told_us: int) -> None:
-        """Take in the time in an answer."""
+        """Record the time in an answer."""
         if told_us > self.latest_us:
             self.latest_us = told_us
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment by the clock of this machine that nobody sets, and by what the store had told until then."""
+    """A moment by this machine's monotonic clock, and by the latest time that the store had reported until then."""
 
     monotonic_seconds: float
     store_us: int
@@ -42,14 +42,14 @@ LONG_AGO = Moment(float("-inf"), 0)
 
 
 def moment(time: StoreTime, clock: Clock) -> Moment:
-    """This moment. Whatever is sent from now on reaches the store later."""
+    """This moment. Any request that is sent from now on reaches the store later."""
     return Moment(clock.monotonic_seconds(), time.latest_us)
 
 
 def age_seconds(time: StoreTime, clock: Clock, then: Moment) -> float:
     """How long ago a moment was, by the clock that has gone further.
 
-    With an answer of the store at hand, this is at least the store's time between the moment and what it answered.
+    Right after an answer of the store, this is at least the store's time between the moment and that answer.
     """
     now = moment(time, clock)
     return max(now.monotonic_seconds - then.monotonic_seconds, (now.store_us - then.store_us) / 1e6)

@@ -40,8 +40,8 @@ class BrokenInvariant(BraidError):
 class TopicRecord:
     """A topic's state with the ETag it was read under.
 
-    `is_ours`: the call of `change_record` that returned it has written it. After an answer that did not come nobody
-    knows, and it is False.
+    `is_ours`: the call of `change_record` that returned it has written it. If the store's answer did not come, the
+    writer is not known, and it is False.
     """
 
     state: TopicState
@@ -50,23 +50,23 @@ class TopicRecord:
 
 
 OnRead = Callable[[str, UnreadableObject | None], None]
-"""Called with the topic after each read of its record: with what keeps it from being used, or None."""
+"""Called with the topic after each read of its record, and with the error that keeps it from being used, or None."""
 
 
 class Catalogue:
     """All topics of one store.
 
-    It remembers the newest version of each record, and takes no older one for it. `on_read` hears of each read.
+    It remembers the newest version of each record, and refuses an older one. It calls `on_read` after each read.
     """
 
     def __init__(self, store: Store, clock: Clock, *, on_read: OnRead = lambda topic, fault: None) -> None:
         self._store, self._clock, self._on_read = store, clock, on_read
         self._known = KnownRecords()
-        # The newest version of each topic that has a mark on the store; 0 of one that was made here and has none yet.
+        # The newest version of each topic that has a mark on the store; 0 for one that was made here and has none yet.
         self._marked: dict[str, int] = {}
 
     def stamp_us(self) -> int:
-        """The time to note in a record: this machine's, unless the store has told a later one.
+        """The time to note in a record: this machine's, unless the store has reported a later one.
 
         What is kept for some time from then on is kept for at least as long, whatever the clock here shows.
         """
@@ -108,11 +108,11 @@ class Catalogue:
         return self._known.get(topic) is None and not await self._has_objects(topic)
 
     def saw(self, state: TopicState) -> None:
-        """Another broker tells that this record is, or was, on the store."""
+        """Record that another broker reports this record to be, or to have been, on the store."""
         self._known.add(state.topic, state.version)
 
     async def _read(self, topic: str) -> TopicRecord | None:
-        # Taken before the request: what is known by now was on the store before it.
+        # Read before the request: the record known by now was on the store before it.
         known = self._known.get(topic)
         fetched = await self._fetch(topic)
         if fetched is None:
@@ -150,7 +150,7 @@ class Catalogue:
     async def _covering_all(self, topic: str, fetched: tuple[TopicRecord, str]) -> tuple[TopicRecord, str]:
         """The first record of a topic in this process's life, once it is certain that no newer one was there.
 
-        The topic may go on between the read and the listing, so the record is read again before it is called older.
+        The topic may change between the read and the listing, so the record is read again before it is called older.
         """
         state = fetched[0].state
         # A history file that has a segment from `next_segment` on begins at most so far before it.
@@ -171,7 +171,7 @@ class Catalogue:
         return fetched
 
     async def _marks_of(self, topic: str, version: int) -> list[str]:
-        """All marks of newer versions, and perhaps others. `mark` need not list them again, where it is one at most."""
+        """All marks of newer versions, and perhaps others. If that is at most one, `mark` need not list them again."""
         folder = keys.version_marks_folder(topic)
         marks = await self._keys(folder, folder)
         if len(marks) <= 1:
@@ -183,7 +183,7 @@ class Catalogue:
         return [info.key async for info in self._store.list(folder, after=after, limit=MOST_IN_ONE_RECORD)]
 
     async def mark(self, topic: str, version: int) -> None:
-        """Leave a mark on the store that the record was of that version: an older one is found by it after a restart.
+        """Leave a mark on the store that the record was of that version. After a restart, it exposes an older record.
 
         Call it only with a version that was on the store. Marks of lower versions go. Stopped before the mark is there,
         nothing shows an older record, as before; stopped after it, a lower mark stays, which says nothing wrong.
@@ -204,7 +204,7 @@ class Catalogue:
             await self._store.delete(lower)
 
     async def _create_mark(self, key: str) -> None:
-        """Until its outcome is known: any mark of that name says the same. Raises `OutcomeUnknown` after `TRIES`."""
+        """Try until the outcome is known: any mark of that name is the same. Raises `OutcomeUnknown` after `TRIES`."""
         backoff = Backoff(self._clock)
         for attempt in range(TRIES):
             try:
@@ -220,18 +220,18 @@ class Catalogue:
     async def create(self, state: TopicState) -> Moment | None:
         """Write the first topic.json of a topic; the moment before that, or None if there is one already.
 
-        Whoever creates it has looked: there was nothing of that name. So a moment shows that no segment of the topic
-        had a file then.
+        The caller has looked before: there was nothing of that name. So a moment shows that no segment of the topic had
+        a file then.
 
-        Also None after an unknown outcome if topic.json exists then. So the caller reads it: an equal state is as
-        good as its own.
+        Also returns None after an unknown outcome if topic.json exists then. So the caller reads it: an equal state is
+        as good as its own.
         """
         _check(state)
         data, began = state.to_json(), moment(self._store.time, self._clock)
         try:
             await self._store.create(keys.topic(state.topic), data)
             self._known.add(state.topic, state.version)
-            # A mark that came since whoever creates it has looked says nothing wrong.
+            # A mark that came since the caller looked does no harm.
             self._marked.setdefault(state.topic, 0)
             return began
         except ObjectExists:
@@ -253,8 +253,8 @@ class Catalogue:
 
         `decide` is pure and may run several times. If it returns None there is nothing to change (any more), and the
         record that was read is returned. Returns None if there is no such topic. `known` counts as the newest record
-        until the store says otherwise. It is safe to stop anywhere: the record changes in one step or not at all, and
-        only from the state that `decide` was given. Raises `OutcomeUnknown` after `TRIES` tries.
+        until the store shows another one. It is safe to stop anywhere: the record changes in one step or not at all,
+        and only from the state that `decide` was given. Raises `OutcomeUnknown` after `TRIES` tries.
         """
         backoff = Backoff(self._clock)
         for attempt in range(TRIES):
@@ -283,7 +283,7 @@ class Catalogue:
     async def read_history(self, topic: str, *, after: int, limit: int) -> list[Segment]:
         """The first segments with ids above `after` that have left topic.json, in ascending order of ids.
 
-        At least `limit`, if there are so many, and all others in the files that have these. Raises `CorruptFile`.
+        Returns at least `limit`, if there are so many, and the others in the same files. Raises `CorruptFile`.
         """
         gate = asyncio.Semaphore(_CALLS_AT_ONCE)
 

@@ -1,9 +1,9 @@
-"""cluster.json and settings.json: which cluster this store belongs to, and what all its brokers must agree on.
+"""cluster.json and settings.json: which cluster this store belongs to, and the settings that its brokers share.
 
 cluster.json is written once by the first broker that starts on the store. settings.json, beside it, has all of
-cluster.json again, a check over that, and `grace_seconds`. It is an object of its own because brokers of versions
-before refuse a cluster.json with a member that they do not know, and they may be started during an upgrade; of
-settings.json they know nothing. settings-copy.json has the same content as settings.json.
+cluster.json again, a check over that, and `grace_seconds`. It is an object of its own because brokers of earlier
+versions refuse a cluster.json with a member that they do not know, and they may be started during an upgrade; they
+ignore settings.json. settings-copy.json has the same content as settings.json.
 
 So damage to one of the three keeps no broker from starting. The two with a check vouch for themselves and for
 cluster.json, and the next broker that starts writes what is missing or damaged again. That is safe wherever it stops:
@@ -61,7 +61,7 @@ class ClusterRecord(BaseModel):
 
 
 class ClusterSettings(BaseModel):
-    """settings.json: the content of cluster.json, and what all brokers of the cluster must agree on."""
+    """settings.json: the content of cluster.json, and the settings on which all brokers of the cluster must agree."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -81,7 +81,7 @@ class _Found(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """All three as they were found."""
+    """All three records as they were found."""
 
     record: _Found[ClusterRecord]
     settings: _Found[ClusterSettings]
@@ -111,7 +111,7 @@ class _Records:
                 raise self.record.damage
             return record
         if record is not None and record.id != sound.cluster.id and record.upload_secret != sound.cluster.upload_secret:
-            # Damage to one place leaves one of these two as it was. Those of another cluster have neither.
+            # Damage to one place leaves one of these two as it was. Records of another cluster have neither.
             raise CorruptFile(
                 f"{keys.CLUSTER} and {keys.CLUSTER_SETTINGS} name different clusters: one of them is of another "
                 "store; put back the right one (docs/operations.md, Damaged and missing records)",
@@ -121,7 +121,7 @@ class _Records:
 
 
 async def open_cluster(store: Store, clock: Clock, name: str, *, grace_seconds: float) -> ClusterRecord:
-    """The store's cluster record. What is missing or damaged of the three objects is written.
+    """The store's cluster record. Writes those of the three objects that are missing or damaged.
 
     Raises `InvalidConfig` if the cluster has another grace period. Raises `CorruptFile` for a store of another format
     or of another cluster, or if damage does not let the cluster be known, and `DataMissing` if there are topics but no
@@ -167,7 +167,7 @@ async def read_grace_seconds(store: Store) -> float:
 
 
 async def check_cluster(store: Store) -> None:
-    """Check all three, as far as they are there. Raises `CorruptFile`, and `DataMissing` if cluster.json is gone."""
+    """Check those of the three that are there. Raises `CorruptFile`, and `DataMissing` if cluster.json is gone."""
     found = await _read_all(store)
     for each in (found.record, found.settings, found.copy):
         if each.damage is not None:
@@ -181,7 +181,7 @@ async def check_cluster(store: Store) -> None:
 
 
 async def _complete(store: Store, found: _Records, settings: ClusterSettings) -> None:
-    """Write what is missing of the settings, and what is damaged of all three."""
+    """Write the settings if they are missing, and those of the three that are damaged."""
     for each in (found.settings, found.copy):
         if each.value is None and each.damage is None:
             await _create_settings(store, each.key, settings)
@@ -193,7 +193,7 @@ async def _complete(store: Store, found: _Records, settings: ClusterSettings) ->
 
 
 async def _mend(store: Store, key: str, etag: str, data: bytes) -> None:
-    """Write a damaged record again, unless somebody has done so. The next start does what did not take effect."""
+    """Write a damaged record again, unless it has changed meanwhile. If that has no effect, the next start does it."""
     _log.warning("record_mended", key=key)
     with contextlib.suppress(EtagMismatch, ObjectNotFound, OutcomeUnknown):
         await store.replace(key, data, etag=etag)

@@ -1,7 +1,7 @@
-"""The offsets of a segment that somebody has given up, and which files count no more because of it.
+"""The offsets of a segment that are given up, and which files no longer count because of it.
 
 `mq topic repair --accept-loss` records in topic.json what is lost. From then on those messages are known to be missing:
-readers pass them by, and nobody waits for their files. It stays so where a file is put back later, since some readers
+readers pass them by, and do not wait for their files. That holds even if a file is put back later, since some readers
 have passed by, and producers may have sent the messages again. A file that reaches into such a range does not count,
 and is never deleted either.
 """
@@ -14,9 +14,9 @@ from filer.keys import FileName
 
 @dataclass(frozen=True, slots=True)
 class GivenUpRange:
-    """The offsets `[start, end)`. None as end: up to the next file, whichever that is.
+    """The offsets `[start, end)`. If `end` is None: up to the next file, whichever that is.
 
-    That is a damaged last file, of which nothing shows how far it reached.
+    That stands for a damaged last file: nothing shows how far it reached.
     """
 
     start: int
@@ -37,7 +37,7 @@ class GivenUpRanges:
         return bool(self.ranges)
 
     def at(self, offset: int) -> GivenUpRange | None:
-        """The range that holds the offset; of one without an end that is known only of its first offset."""
+        """The range that holds the offset. A range without an end is known to hold only its first offset."""
         return next((each for each in self.ranges if each.overlaps(offset, offset)), None)
 
     def next_start(self, offset: int) -> int | None:
@@ -61,11 +61,11 @@ class GivenUpRanges:
         return offset
 
     def masks(self, base: int, end: int) -> bool:
-        """Whether a file of the offsets `[base, end)` does not count any more. An empty seal has its base alone."""
+        """Whether a file of the offsets `[base, end)` no longer counts. An empty seal has only its base."""
         return any(each.overlaps(base, end) for each in self.ranges)
 
     def masks_name(self, name: FileName) -> bool:
-        """As `masks`, as far as the name shows it: that of an owner's file has no end."""
+        """As `masks`, as far as the name shows it: the name of an owner's file has no end."""
         return self.masks(name.base, name.base if name.end is None else name.end)
 
 

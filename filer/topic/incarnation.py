@@ -1,8 +1,8 @@
-"""cluster/incarnation.json: who the last broker without a cluster was, and whether it has stopped (docs/design.md §8).
+"""cluster/incarnation.json: the last broker without a cluster, and whether it has stopped (docs/design.md §8).
 
 Such a broker is alone on its store. If the record says that the one before has stopped, with nothing of it under way,
 the next one goes on as the same incarnation: the segments are its own, and need no seal. After any other end it takes a
-new incarnation, and what belongs to the old one is sealed when it is used.
+new incarnation, and segments of the old one are sealed when they are used.
 
 A wrong record loses and doubles nothing: the names of segment files fence, as between any two brokers
 (`model/restarts.py`). So a damaged record counts as none.
@@ -47,7 +47,7 @@ class IncarnationRecord(BaseModel):
 class Incarnation:
     """The id of one process's broker, and its record on the store.
 
-    `broker` is the id. `resumed`: segments of that id may be on the store, which a process before has written.
+    `broker` is the id. `resumed`: the store may have segments of that id, which an earlier process has written.
     """
 
     def __init__(self, store: Store | None, clock: Clock, name: str) -> None:
@@ -61,7 +61,7 @@ class Incarnation:
 
     @classmethod
     async def find(cls, store: Store, clock: Clock, name: str) -> "Incarnation":
-        """Which incarnation a broker of that name is to take; nothing is written yet. Raises `StoreError`."""
+        """The incarnation that a broker of that name is to take; writes nothing yet. Raises `StoreError`."""
         found = cls(store, clock, name)
         with contextlib.suppress(ObjectNotFound):
             fetched = await store.get(keys.INCARNATION)
@@ -87,7 +87,7 @@ class Incarnation:
 
     @property
     def topics(self) -> set[str]:
-        """The topics of which ends are known."""
+        """The topics with known ends."""
         return set() if self._found is None else set(self._found.ends)
 
     async def take(self) -> None:
@@ -105,8 +105,8 @@ class Incarnation:
     async def check_newest(self) -> None:
         """Raise `StoreTaken` if another broker has started on the store since this one. Raises `StoreError`.
 
-        What has no owner is then for that one to take over. A courtesy, so that two brokers do not take topics from
-        each other in turns; whoever takes one over is fenced by the names of files as ever.
+        That broker then takes over the segments without an owner. This is a courtesy, so that two brokers do not take
+        topics from each other in turns; the names of files fence a broker that takes one over, as ever.
         """
         if self._store is None or not self._taken:
             return
@@ -130,7 +130,7 @@ class Incarnation:
             await self._write(record)
 
     async def _write(self, record: IncarnationRecord) -> None:
-        """By compare-and-swap with what this process knows, until the outcome is known."""
+        """Write by compare-and-swap with the record that this process knows, until the outcome is known."""
         assert self._store is not None
         data = with_check(record.model_dump_json(indent=1).encode())
         for _ in range(TRIES):

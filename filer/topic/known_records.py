@@ -1,10 +1,10 @@
-"""What shows that a topic.json is older than one that was there before: what this process has seen, and the store.
+"""How a topic.json shows to be older than an earlier one: by what this process has seen, and by the store.
 
-Records go forward only: each compare-and-swap takes the version up by one. So a record of a lower version than one that
+Records go forward only: each compare-and-swap raises the version by one. So a record of a lower version than one that
 was on the store, or of the same version with other content, was put back. And the record names each segment before the
 segment has a file: `next_segment` goes up, or a bulk load is reserved, in a compare-and-swap that comes first. So a
-folder of a segment that the record cannot know of was written under a newer record. And brokers leave a mark of each
-version that they find, whose name is the version (`Catalogue.mark`); a record of a lower version is older.
+folder of a segment that the record cannot know was written under a newer record. And brokers leave a mark of each
+version that they find. The mark's name is the version (`Catalogue.mark`); a record of a lower version is older.
 
 A record that was put back must not be changed: it would give new segments the names of files that are there.
 """
@@ -23,7 +23,7 @@ class OlderRecord(CorruptFile):
 
 @dataclass(frozen=True, slots=True)
 class KnownRecord:
-    """A record that was on the store: its version, and the digest of its content where that is known."""
+    """A record that was on the store: its version, and the digest of its content if that is known."""
 
     version: int
     digest: str | None = None
@@ -36,7 +36,7 @@ class KnownRecords:
         self._newest: dict[str, KnownRecord] = {}
 
     def get(self, topic: str) -> KnownRecord | None:
-        """The newest record of a topic that is known; None if none is."""
+        """The newest known record of a topic; None if none is known."""
         return self._newest.get(topic)
 
     def add(self, topic: str, version: int, digest: str | None = None) -> None:

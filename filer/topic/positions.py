@@ -15,7 +15,7 @@ from filer.slots import SLOTS
 from filer.varint import varint, varints
 
 if TYPE_CHECKING:
-    # Clients read and write markers, and need no topic records for it.
+    # Clients read and write markers, and need no topic records for that.
     from filer.topic.topic_state import Segment, TopicState
 
 Positions = dict[int, int]
@@ -35,7 +35,7 @@ def earliest(state: "TopicState") -> Positions:
 
 
 def advance(state: "TopicState", positions: Mapping[int, int]) -> Positions:
-    """Enter each successor whose predecessors are all drained. Leave each segment whose successors are all entered.
+    """Enter each successor if its predecessors are all drained. Leave each segment once its successors are all entered.
 
     Positions of segments that retention has removed stay: `check_positions` raises for them.
     """
@@ -62,9 +62,9 @@ class _Walk:
     """Advances positions along the lineage.
 
     `passed` are the ancestors of the segments in the positions. All their messages were read, since a successor is
-    entered only then. A marker made in the middle of a page may still name a segment whose successors were entered and
-    left since. The marker then names those successors that had messages, but not the empty ones, nor their successors
-    without messages.
+    entered only then. A marker made in the middle of a page may still name a segment that was left since, after its
+    successors were entered. The marker then names those successors that had messages, but not the empty ones, nor their
+    successors without messages.
     """
 
     def __init__(self, by_id: Mapping[int, "Segment"], positions: Positions) -> None:
@@ -95,7 +95,7 @@ class _Walk:
         return found - self.positions.keys()
 
     def _enter_all(self, segment: "Segment", passed: set[int]) -> bool:
-        """Enter its successors, or those of passed ones, where all predecessors are read; returns whether all are."""
+        """Enter its successors, or those of passed ones, if all predecessors are read; returns whether all are."""
         waiting, seen, entered = list(segment.successors), set[int](), True
         while waiting:
             each = self._by_id.get(waiting.pop())

@@ -3,8 +3,8 @@
 A record begins with the member `check`: the XXH3-128 digest, in 32 lower-case hexadecimal digits, of the record without
 it as canonical JSON (sorted keys, no white space, UTF-8). docs/file-format.md says how to compute it without BraidMQ.
 
-Brokers of versions before wrote no check. They keep members that they do not know and write them behind their own, so a
-record that such a broker has changed may carry the check of the record before it, but not in the first place. Only a
+Brokers of earlier versions wrote no check. They keep members that they do not know and write them behind their own. So
+a record that such a broker has changed may carry the check of the record before it, but not in the first place. Only a
 check in the first place counts; one elsewhere is dropped. And a record without a check begins with the member with
 which those versions begin it. So no damage to one bit of a checked record makes it look like one without a check.
 """

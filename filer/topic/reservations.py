@@ -29,7 +29,7 @@ def find_load(state: TopicState, load_id: str) -> Load | None:
 
 
 def is_overtaken(state: TopicState, load: Load) -> bool:
-    """Whether segments with higher ids than a reserved load's have been opened: it can no longer come after them.
+    """Whether segments with ids above a reserved load's have been opened: it can no longer come after them.
 
     Segments that open when the load itself is adopted do not count.
     """
@@ -99,7 +99,7 @@ def is_committing(state: TopicState, load: Load) -> bool:
 def load_segments(state: TopicState) -> set[int]:
     """The segment ids of all loads, adopted, reserved or abandoned: no file in their folders refers to an upload.
 
-    Nobody has checked the files of loads that are not adopted, nor files written later with a presigned URL.
+    The files of loads that are not adopted were never checked, nor files written later with a presigned URL.
     """
     return {segment for load in state.loads for segment in load.segments}
 

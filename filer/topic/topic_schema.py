@@ -1,4 +1,4 @@
-"""What the messages of a topic are. Who looks at its record alone needs no Arrow, and so no part of this."""
+"""The schema of a topic's messages. It is apart from the topic's record, whose readers need no Arrow."""
 
 from typing import TYPE_CHECKING
 

@@ -36,10 +36,10 @@ def _is_empty(value: tuple[object, ...]) -> bool:
 
 
 class GivenUp(_Frozen):
-    """The messages `[offset, next_offset)` of a segment that somebody has given up, since the object `key` is lost.
+    """The messages `[offset, next_offset)` of a segment that are given up, since the object `key` is lost.
 
     `next_offset` is None if nothing shows how far a damaged last file reached: up to the next file, then. It equals
-    `offset` where an empty seal is lost, which held no messages, but the requests of producers. `since_us` is when.
+    `offset` if an empty seal is lost, which held no messages, but the requests of producers. `since_us` is when.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -56,7 +56,7 @@ class Segment(_Frozen):
 
     Once it is sealed, `stored_bytes` is the size of all files it has had, as they were stored, and `seal_offset` is the
     base of its seal; each is None if it is not known. `load` names the bulk load from which the segment was adopted,
-    already sealed. `given_up` are its lost messages that nobody waits for any more. A broker keeps fields that it does
+    already sealed. `given_up` are its lost messages that readers no longer wait for. A broker keeps fields that it does
     not know, written by newer ones: a cluster is upgraded one broker after the other.
     """
 
@@ -95,7 +95,7 @@ class Segment(_Frozen):
 
     @property
     def given_up_ranges(self) -> GivenUpRanges:
-        """The offsets that are given up, for those who read its files."""
+        """The offsets that are given up, for readers of its files."""
         if not self.given_up:
             return NOTHING_GIVEN_UP
         return GivenUpRanges(
@@ -129,7 +129,7 @@ class Transition(_Frozen):
 
 
 class Removal(_Frozen):
-    """A segment that readers can no longer reach, and whose files are deleted a grace period after `since_us`."""
+    """A segment that readers can no longer reach. Its files are deleted a grace period after `since_us`."""
 
     segment: int
     since_us: int
@@ -171,11 +171,11 @@ class Load(_Frozen):
 
 
 class Grouping(_Frozen):
-    """What makes a topic a topic group (docs/design.md §10): its messages say to which of these `topics` they belong.
+    """What makes a topic a topic group (docs/design.md §10): each message names the topic of `topics` it belongs to.
 
     `topics` ascend; none ever leaves. `first_segment` is the id of the first segment that the group opened: as ids are
-    never used again, it tells this group from all others that have had, or will have, its name. Only a `splittable`
-    group has more than one open segment.
+    never used again, it distinguishes this group from all others that have had, or will have, its name. Only a
+    `splittable` group has more than one open segment.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -188,8 +188,9 @@ class Grouping(_Frozen):
 class Membership(_Frozen):
     """In the record of a name without segments of its own: it is a member of that topic group.
 
-    It counts as long as the group with that `first_segment` is there. Once that is deleted it never is again, and the
-    name is as free as that of a deleted topic. So a group is deleted by one compare-and-swap, that of its own record.
+    It counts as long as the group with that `first_segment` is there. Once that group is deleted, it never counts
+    again, and the name is as free as that of a deleted topic. So one compare-and-swap, of its own record, deletes a
+    group.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -202,7 +203,7 @@ class TopicState(_Frozen):
     """topic.json. A deleted topic leaves its next segment id and version, so that neither is ever used again.
 
     Fields written by newer brokers are kept, as in a segment. A change that older brokers must not ignore needs a new
-    `format`. A member of a topic group has a record as a deleted topic has one, since it has no segments of its own,
+    `format`. A member of a topic group has a record like that of a deleted topic, since it has no segments of its own,
     and `member_of` besides.
     """
 
@@ -222,14 +223,14 @@ class TopicState(_Frozen):
     group: Grouping | None = Field(default=None, exclude_if=_is_none)
     member_of: Membership | None = Field(default=None, exclude_if=_is_none)
     first_segment: int | None = Field(default=None, exclude_if=_is_none)
-    """The id of the first segment of a topic that was created again: those below are of topics that had its name."""
+    """The id of the first segment of a topic that was created again: lower ids are of earlier topics of its name."""
 
     @property
     def begins_at(self) -> int:
-        """No segment of this very topic has a lower id. 0 if nothing shows that its name was another one's before.
+        """No segment of this very topic has a lower id. 0 if nothing shows that another topic had its name before.
 
-        Of a topic that a broker of an earlier version has created again, the segments that it opened then show it, as
-        long as one of them is there: whoever has read this topic has been in that one, or in one behind it.
+        If a broker of an earlier version has created the topic again, the segments that it opened then show it, as long
+        as one of them is there: a reader of this topic has been in that segment, or in one behind it.
         """
         if self.first_segment is not None:
             return self.first_segment
@@ -239,11 +240,11 @@ class TopicState(_Frozen):
 
     @property
     def is_grouped(self) -> bool:
-        """Whether it is a topic group, so that its messages say to which of its members they belong."""
+        """Whether it is a topic group, so that its messages name the members they belong to."""
         return self.group is not None
 
     def has_member(self, membership: Membership) -> bool:
-        """Whether this is the record of the very group that is meant, and the group is there."""
+        """Whether this is the record of the very group that the membership means, and the group is there."""
         return (
             not self.deleted
             and self.group is not None
@@ -297,7 +298,7 @@ class TopicState(_Frozen):
 
 
 def has_given_up_seal(segment: Segment) -> bool:
-    """Whether nobody waits for the segment's seal, which held no messages."""
+    """Whether the segment's seal, which held no messages, is given up."""
     return any(each.offset == each.next_offset == segment.seal_offset for each in segment.given_up)
 
 

@@ -1,9 +1,9 @@
 """The time by which files are deleted: the store's, while this machine's clocks do not contradict it.
 
 Deleting late costs room, deleting early may cost messages. So nothing is deleted while the two differ by more than a
-tenth of the grace period, nor for a grace period after the store's time has jumped relative to this machine's. Where
-the store is a directory of this machine, its time is that of the wall clock. Then both jump together, when somebody
-sets that clock forward. What was marked before looks older by that much, so this process goes on without the leap.
+tenth of the grace period, nor for a grace period after the store's time has jumped relative to this machine's. If the
+store is a directory of this machine, its time is that of the wall clock. Then both jump together when an operator sets
+that clock forward. Files marked before look older by that much, so this process subtracts the leap.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ class Look:
 
 
 def ahead_us(look: Look) -> int:
-    """By how much the store's clock is ahead of the one here, at least; negative if behind, 0 if they may agree."""
+    """The least by which the store's clock is ahead of the one here; negative if behind, 0 if they may agree."""
     return _nearest_to_zero(look.told_us - look.wall_us[1], look.told_us + look.resolution_us - look.wall_us[0])
 
 
 def jumped_us(before: Look, after: Look) -> int:
-    """By how much more the store's clock has gone than the one here that nobody sets, at least; negative for less."""
+    """The least by which the store's clock has gone more than the monotonic one here; negative for less."""
     first = (before.told_us - before.monotonic_us[1], before.told_us + before.resolution_us - before.monotonic_us[0])
     second = (after.told_us - after.monotonic_us[1], after.told_us + after.resolution_us - after.monotonic_us[0])
     return _nearest_to_zero(second[0] - first[1], second[1] - first[0])
@@ -50,7 +50,7 @@ def _nearest_to_zero(low: int, high: int) -> int:
 
 
 class DeletionClock:
-    """Asks the store for its time, and tells whether files may be deleted by it.
+    """Asks the store for its time, and decides by it whether files may be deleted.
 
     `now_us` is the store's time at the last look, less its leaps; None while nothing may be deleted. By `ahead_seconds`
     the clock here was ahead of the store's; it is negative if it was behind.
@@ -64,7 +64,7 @@ class DeletionClock:
         self._held_until_us: int | None = None
         self._leapt_us = 0
         self._is_off = False
-        # As of the last look.
+        # These two are as of the last look.
         self.now_us: int | None = None
         self.ahead_seconds = 0.0
 

@@ -1,10 +1,10 @@
 """Snapshots of a segment's index, and reconciling an index with the store before one is written.
 
-The invariant: the snapshot on the store knows of every roll-up whose files may be deleted. So a recovery that starts
-from it and continues by names never misses a file that was deleted. It holds because a snapshot is only ever replaced
-by one that knows at least as much. Either this process wrote the snapshot it replaces, and its index has only advanced
-since. Or it read the ETag first, then all names, and took in every roll-up it found. A roll-up is created before the
-snapshot that lets its files be deleted; hence a process that replaces that snapshot has found the roll-up.
+The invariant: the snapshot on the store knows every roll-up that replaced files which may be deleted. So a recovery
+that starts from it and continues by names never misses a file that was deleted. It holds because a snapshot is only
+ever replaced by one that knows at least as much. Either this process wrote the snapshot it replaces, and its index has
+only advanced since. Or it read the ETag first, then all names, and took in every roll-up it found. A roll-up is created
+before the snapshot that lets its files be deleted; hence a process that replaces that snapshot has found the roll-up.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from filer.stores.store import Store
 from filer.upkeep.rollup import check_rollup
 
 ADOPTED_AT_ONCE = 8
-"""Every message of a roll-up that others wrote is read before it counts: more would keep other topics waiting."""
+"""Each roll-up of another process is read whole before it counts: more would keep other topics waiting."""
 
 
 async def snapshot_etag(store: Store, ref: SegmentRef) -> str | None:
@@ -52,7 +52,7 @@ async def write_snapshot(
 
 
 async def create_snapshot(store: Store, ref: SegmentRef, index: SegmentIndex, *, executor: Executor) -> bool:
-    """Write the first snapshot of a segment that nobody knows yet.
+    """Write the first snapshot of a new segment, which no other broker knows yet.
 
     Returns whether the store has this one now, or another of the same files. Stopping here is safe: another snapshot
     says the same, or is not taken for this one. Raises `OutcomeUnknown`.
@@ -67,9 +67,7 @@ async def create_snapshot(store: Store, ref: SegmentRef, index: SegmentIndex, *,
 
 
 async def reconcile(store: Store, ref: SegmentRef, index: SegmentIndex, *, clock: Clock, executor: Executor) -> bool:
-    """Make the index complete: it learns of everything on the store below its end, by one listing.
-
-    Returns whether it is.
+    """Make the index complete, by one listing: add everything on the store below its end. Returns whether it is.
 
     False if there are more roll-ups than one call takes: call it again. A roll-up that the index lacks was written by
     another process, or by an earlier one that stopped before it recorded the roll-up. It is checked, and replaces its

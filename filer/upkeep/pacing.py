@@ -1,4 +1,4 @@
-"""Background work that leaves the processors to callers who wait for an answer."""
+"""Background work that leaves the processors to callers that wait for an answer."""
 
 import asyncio
 from collections.abc import Callable

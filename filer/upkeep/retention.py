@@ -1,13 +1,13 @@
 """Retention as pure functions: which messages expire, and the topic's state after that decision (docs/design.md §4).
 
-Both times of a file count: that of its last message, by the owner's clock, and the store's when it was stored. A clock
-that was behind, or stood still, gives messages an early timestamp; they do not expire early for it. One that was ahead
-gives a late one; they stay that much longer. "Now" is the store's time.
+Both times of a file count: that of its last message, by the owner's clock, and the store's when it was stored. If the
+owner's clock was behind, or stood still, messages have an early timestamp; they do not expire early for it. If it was
+ahead, they have a late one; they stay that much longer. "Now" is the store's time.
 
 A decision first moves a segment's `start_offset` in topic.json; the files are deleted a grace period later. Whole files
 expire, and never the newest file of an open segment: its name keeps a stalled writer from beginning there again.
 
-A topic that is somebody's memory, such as that of consumer groups, has *floors* instead (`plan_floors`).
+A topic that serves as a memory, such as that of consumer groups, has *floors* instead (`plan_floors`).
 """
 
 import heapq
@@ -37,7 +37,7 @@ def plan_retention(state: TopicState, indexes: Mapping[int, SegmentIndex], now_u
 
 
 def _pass_given_up(state: TopicState, indexes: Mapping[int, SegmentIndex], starts: dict[int, int]) -> None:
-    """Have segments start behind what is given up there: nothing is left of it that could expire."""
+    """Let segments start behind what is given up there: nothing is left of it that could expire."""
     for segment in state.segments:
         if segment.given_up and segment.id in indexes:
             start = starts.get(segment.id, segment.start_offset)
@@ -47,15 +47,15 @@ def _pass_given_up(state: TopicState, indexes: Mapping[int, SegmentIndex], start
 
 
 def plan_floors(state: TopicState, indexes: Mapping[int, SegmentIndex], floors: Mapping[int, int]) -> dict[int, int]:
-    """The new start offset of each segment of which files are not needed any more: for topics with floors alone.
+    """The new start offset of each segment with files that are not needed any more: for topics with floors alone.
 
-    `floors` come from whoever uses the topic as its memory, by segment. Before that offset nothing of the segment is
-    needed, and *nothing of the segments before it*, as far as keys of its range go: what stands in for it is stored
-    behind it. That is true for ever, whoever learns of it, and however late: a log only grows.
+    `floors` come from the code that uses the topic as its memory, by segment. Below a floor, nothing of the segment is
+    needed, and *nothing of the segments before it*, as far as keys of its range go: newer messages behind the floor
+    stand in for it. That holds for ever, for every broker, however late it learns the floor: a log only grows.
 
     So a sealed segment goes once that holds for all its successors. Its heirs may be at different brokers, which know
-    their own floors alone. But nothing except a floor moves a start offset in such a topic, so that a successor which
-    begins behind 0 has had one.
+    only their own floors. But in such a topic only a floor moves a start offset. So a successor that begins behind 0
+    has had one.
     """
     starts: dict[int, int] = {}
     passed: set[int] = set()
@@ -100,9 +100,9 @@ def _by_age(state: TopicState, indexes: Mapping[int, SegmentIndex], oldest_us: i
 
 
 def has_expired(segment: Segment, index: SegmentIndex, retention: Retention, now_us: int) -> bool:
-    """Whether all messages of an open segment have expired by age, so that nothing but its being open keeps the newest.
+    """Whether all messages of an open segment have expired by age, so that only its being open keeps the newest.
 
-    False where nothing is left of it, and where its last file is damaged: it cannot be sealed.
+    False if nothing is left of it, and if its last file is damaged: it cannot be sealed.
     """
     if retention.seconds is None or index.blocked is not None or not index.files:
         return False
@@ -151,7 +151,7 @@ def removable(state: TopicState, now_us: int, *, grace_seconds: float, has_floor
 
     Each stays after its seal for as long as retention keeps messages (at least a grace period), so that a position at
     its end continues in its successors. The predecessors of a merge leave together: a position at the end of one waits
-    there for the others, and a reader who starts at the earliest position finds all slots. Nothing is removed from a
+    there for the others, and a reader that starts at the earliest position finds all slots. Nothing is removed from a
     topic that has neither retention nor floors.
     """
     retention: Retention = state.config.retention
@@ -177,7 +177,7 @@ def _kin(segment: Segment, by_id: Mapping[int, Segment]) -> set[int]:
 
 
 def without_segments(state: TopicState, removed: Collection[int], now_us: int) -> TopicState | None:
-    """The state without these segments, whose files are deleted a grace period from now; None for no change."""
+    """The state without these segments. Their files are deleted a grace period from now. None for no change."""
     leaving = [s for s in state.segments if s.id in removed]
     if not leaving:
         return None

@@ -77,10 +77,10 @@ def plan_rollup(
 
     No run reaches over a hole in the log: its messages are in no file.
 
-    The last `newest_kept` files are left alone: readers of the tail are at them, the seal stays, and their names tell
+    The last `newest_kept` files are left alone: readers of the tail are at them, the seal stays, and their names show
     recovery that the log continues. Tiny files are taken at once, others when their last message is not newer than
-    `ripe_us`. For a grace period a bare glob sees a roll-up beside its files, and messages that came in batches gain
-    too little from a roll-up to disturb those who query them while they are fresh.
+    `ripe_us`. For a grace period a bare glob sees a roll-up beside its files. Messages that came in batches gain too
+    little from a roll-up to disturb queries of them while they are fresh.
     """
     eligible = max(len(files) - newest_kept, 0)
     first, last = _small_stretch(files[:eligible], rollup_bytes, min_files, ripe_us)
@@ -169,7 +169,7 @@ async def check_rollup(
     """Read all of a roll-up that was found on the store; returns its entry for the index.
 
     A large one is read row group by row group: its writer may have had more memory than a broker has. Raises
-    `CorruptFile` where it does not hold exactly the messages that its name promises, and `ObjectNotFound`.
+    `CorruptFile` if it does not hold exactly the messages that its name promises, and `ObjectNotFound`.
     """
     key = ref.key(name)
     file = await fetch_end(store, key)
@@ -209,7 +209,7 @@ async def _contents(store: Store, ref: SegmentRef, files: Sequence[FileFacts]) -
 
 
 class _Encoder:
-    """Writes the roll-up row group by row group. It is called on executor threads, on one at a time."""
+    """Writes the roll-up row group by row group. Executor threads call it, one at a time."""
 
     def __init__(self, ref: SegmentRef, name: FileName) -> None:
         self._ref, self._name = ref, name

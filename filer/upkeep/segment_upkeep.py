@@ -1,9 +1,9 @@
 """The upkeep of one segment: roll-ups, snapshots of its index, deletion of superseded files.
 
-One process maintains a segment: the owner while it is open, any broker once it is sealed. Nothing is lost where two
+One process maintains a segment: the owner while it is open, any broker once it is sealed. Nothing is lost if two
 processes do it at once, or if one continues after another that stopped at any line; the two may only do some work
 twice. The time of a supersession is the store's, since all processes share it and it outlives them. It is taken after
-whatever shows the supersession was read or written, so it is never too early. Files are deleted by `DeletionClock`.
+the read or write that shows the supersession, so it is never too early. Files are deleted by `DeletionClock`.
 """
 
 import math
@@ -60,8 +60,8 @@ class SegmentUpkeep:
     """The upkeep of one segment, round by round. All methods belong to the event loop's thread.
 
     `exists` reads topic.json and returns whether the segment is still there. `is_current` reads it and returns whether
-    nothing more of the segment is given up than `ref` says. `born_here`: the index began at offset 0
-    in this process, so it knows everything on the store. `recent` has the segment's last messages.
+    no more of the segment is given up than `ref` has. `born_here`: the index began at offset 0 in this process, so it
+    knows everything on the store. `recent` has the segment's last messages.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SegmentUpkeep:
         )
 
     def rest_seconds(self) -> float:
-        """How long there is no work, if there is none now and nothing happens: until files are old enough."""
+        """For how long there is no work, if there is none now and nothing happens: until files are old enough."""
         context = self._context
         ripe_seconds = context.rollup_age_seconds - (context.clock.now_us() - self.index.last_timestamp_us) / 1e6
         due_us = min((old.since_us for old in self.index.superseded), default=math.inf)
@@ -116,8 +116,8 @@ class SegmentUpkeep:
                 # Nothing is snapshotted or deleted before all is known; the next round takes in more.
                 return result
             if start_offset > self.index.start_offset:
-                # topic.json says so already; if we stop here, the next process trims again. Another broker may have
-                # told us what it says: ask for the store's time, which is later then.
+                # topic.json says so already; if we stop here, the next process trims again. We may know that record
+                # only from another broker: ask for the store's time, which is later then.
                 await self._context.deletions.look()
                 self.index.trim(start_offset, self._context.store.time.latest_us)
                 self._snapshot_due = True
@@ -140,7 +140,7 @@ class SegmentUpkeep:
         return result
 
     def invalidate(self) -> None:
-        """Other programs have written roll-ups of this segment: take them in at the next round."""
+        """Note that other programs have written roll-ups of this segment: the next round takes them in."""
         self._reconciled = False
         self._invalidations += 1
 
@@ -156,7 +156,8 @@ class SegmentUpkeep:
         if now_us is None or not (due := self._due(now_us)):
             return 0
         if not await self._is_current():
-            # A roll-up that reaches into what is given up by now does not count: what it replaced may be all there is.
+            # A roll-up that reaches into what is given up by now does not count: the files it replaced may be all there
+            # is.
             return 0
         deleted = await delete_superseded(self._context.store, self.ref, self.index, due)
         self._deleted_us, self._snapshot_due = now_us, True
@@ -170,9 +171,10 @@ class SegmentUpkeep:
         return [old for old in self.index.superseded if now_us - old.since_us >= grace_us]
 
     async def _reconcile(self) -> bool:
-        """Make the index complete: it learns of everything on the store. Returns whether it is."""
+        """Make the index complete, with everything on the store. Returns whether it is."""
         context, invalidations = self._context, self._invalidations
-        # What no longer counts was superseded before this; what others supersede meanwhile is read first.
+        # What no longer counts now was superseded before this time. What others supersede later, `reconcile` reads
+        # before it takes the time.
         await context.deletions.look()
         self._etag = await snapshot_etag(context.store, self.ref)
         before = self.index.changes
@@ -200,7 +202,7 @@ class SegmentUpkeep:
 
     async def _roll_up(self, run: list[FileFacts]) -> None:
         context = self._context
-        # Else the store may have told nothing for so long that this would look slow.
+        # Else the store may have reported no time for so long that this would look slow.
         await context.deletions.look()
         began = moment(context.store.time, context.clock)
         rolled = await roll_up(
@@ -220,7 +222,7 @@ class SegmentUpkeep:
                 raise SegmentMoved(f"{self.ref.key(rolled.name)} was written after its segment had been removed")
             raise OutcomeUnknown(f"{self.ref.key(rolled.name)} took more than half of the grace period to write")
         # Only in memory: if we stop here, the next reconciliation finds the roll-up by its name. It was read back, so
-        # the store has told a time since it was created.
+        # the store has reported a time since it was created.
         self.index.supersede(rolled, context.store.time.latest_us)
         self._snapshot_due = True
         _log.debug(
@@ -233,17 +235,17 @@ class SegmentUpkeep:
         )
 
     def _requests_of(self, run: list[FileFacts]) -> list[StoredRequest]:
-        """The requests in these files that still count. Where there is a seal, it has them as well."""
+        """The requests in these files that still count. If there is a seal, it has them as well."""
         if self.index.sealed:
             return []
         return self.index.windows.stored_between(self.ref.segment, run[0].base, run[-1].end)
 
     async def _write_snapshot(self) -> bool:
-        """Write a snapshot if one is due: before files are deleted that it must know of, and when it saves work.
+        """Write a snapshot if one is due: before files are deleted that it must know, and when it saves work.
 
-        False if another process has written one since we read the store: it maintains the segment too, or did
-        (brokers learn of a seal, and of each other's coming and going, at different times). Then nothing may be
-        deleted before we have taken in what that snapshot knows.
+        False if another process has written one since we read the store: it maintains the segment too, or did (brokers
+        learn of a seal, and of each other's coming and going, at different times). Then nothing may be deleted before
+        we have taken in what that snapshot knows.
         """
         new = self.index.changes - self._snapshot_changes
         if not (self._snapshot_due or new >= SNAPSHOT_FILES or (new and self.index.sealed)):

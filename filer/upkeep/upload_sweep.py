@@ -36,7 +36,7 @@ Digests = npt.NDArray[np.uint64]
 class RefMemory:
     """The uploads to which the files used last refer: a hash of eight bytes each, up to `limit` of them.
 
-    If two uploads have the same hash, one only stays as long as messages refer to the other.
+    If two uploads have the same hash, one of them stays as long as messages refer to the other.
     """
 
     def __init__(self, *, limit: int = REMEMBERED_REFS) -> None:
@@ -91,7 +91,7 @@ async def sweep_uploads(
 
     `before_us` must be more than a day and a grace period ago, and every publish accepted before it must have been
     stored or have failed by now. With `indexes`, files that are known to have no references are not read. Files of
-    `bare` segments have no references and are not opened, since perhaps nobody has checked them.
+    `bare` segments have no references and are not opened, since they may be unchecked.
 
     Stopping anywhere is safe: no message will ever refer to a deleted upload, and the next sweep deletes the rest.
     Raises `ObjectNotFound` if a file is deleted while it is read (then nothing more is deleted), and `CorruptFile`.
@@ -121,7 +121,7 @@ def _check_whole(topic: str, indexes: Mapping[int, SegmentIndex]) -> None:
 
 
 def _is_given_up(index: SegmentIndex | None, name: FileName) -> bool:
-    """Whether the file counts no more: what its messages refer to is given up with them."""
+    """Whether the file no longer counts: the uploads that its messages refer to are given up with them."""
     hole = None if index is None else index.hole_at(name.base)
     return hole is not None and hole.given_up
 

@@ -1,4 +1,4 @@
-"""Checks the chain of a segment's files: that each is the one which the file after it was written behind. Pure."""
+"""Checks the chain of a segment's files: that each file was written behind the one before it. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class ChainBreak:
 
 @dataclass(frozen=True, slots=True)
 class ChainVerdict:
-    """The breaks of a chain, and how many neighbours are shown to belong together, and how many could not be checked.
+    """The breaks of a chain, how many neighbours are shown to belong together, and how many could not be checked.
 
-    Those are files of version 0.1, files whose writer did not know the file before, and neighbours that overlap or that
+    Unchecked are files of version 0.1, files whose writer did not know the file before, and neighbours that overlap or
     have a gap between them, which offsets show.
     """
 

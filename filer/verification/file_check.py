@@ -30,7 +30,7 @@ class FileCheck:
     def row_group(self, number: int, data: bytes) -> None:
         """Check the bytes of the next row group.
 
-        One without a digest is not decoded to see whether that works: for damaged bytes it may end the process.
+        A row group without a digest is not decoded to see whether that works: damaged bytes may end the process.
         """
         self._end.check_row_group(number, data)
         self.body(data)

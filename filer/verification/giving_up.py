@@ -1,7 +1,7 @@
 """Giving up what is lost, by one compare-and-swap of topic.json (docs/design.md §4, "What is given up").
 
-Nothing on the store is moved or deleted: a file that is put back later stays where it is, and does not count. What is
-given up is looked at once more right before, and the compare-and-swap comes less than half a grace period after that
+Nothing on the store is moved or deleted: a file that is put back later stays where it is, and does not count. The
+losses are looked at once more right before, and the compare-and-swap comes less than half a grace period after that
 look. Files that were read then, or that have replaced what was read, are not deleted before it. So nothing is given up
 that was only rolled up meanwhile.
 """
@@ -23,7 +23,7 @@ from filer.verification.losses import Loss, losses_of
 
 
 class NotLost(BraidError):
-    """What should be given up can be read by now, looks otherwise than before, or may not be given up yet."""
+    """A loss can be read by now, looks otherwise than before, or may not be given up yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ async def give_up(store: Store, clock: Clock, catalogue: Catalogue, topic: str, 
 
     Safe to stop anywhere, and to repeat: the record changes in one step or not at all, and a loss that is given up
     already is left as it is. Raises `NotLost` if a loss cannot be given up now, and then nothing has changed. Raises as
-    `Catalogue.change`, and `OutcomeUnknown` if somebody puts an older record back meanwhile.
+    `Catalogue.change`, and `OutcomeUnknown` if an older record is put back meanwhile.
     """
     longest_seconds = await read_grace_seconds(store) / 2
     await store.tell_time()
@@ -65,9 +65,10 @@ async def give_up(store: Store, clock: Clock, catalogue: Catalogue, topic: str, 
 async def _confirmed(catalogue: Catalogue, given_up: TopicState, losses: Sequence[Loss]) -> TopicState:
     """The newest state, once no older record can make brokers wait again for what readers have passed by.
 
-    First a mark of the version, then a look, as when a bulk load is committed (`model/older_records.py`): an older
-    record that is put back before the look is seen here; one that is put back after it is refused for the mark. Stopped
-    before, nobody was told that anything is given up; repeated, it finds it given up, and marks that version.
+    First a mark of the version, then a look, as when a bulk load is committed (`model/older_records.py`). If an older
+    record is put back before the look, the look finds it; if it is put back after it, the mark makes brokers refuse it.
+    Stopped before, no caller has learned that anything is given up; repeated, it finds it given up, and marks that
+    version.
     """
     await catalogue.mark(given_up.topic, given_up.version)
     record = await catalogue.read(given_up.topic)
@@ -82,8 +83,8 @@ async def _confirmed(catalogue: Catalogue, given_up: TopicState, losses: Sequenc
 async def _check_age(store: Store, loss: Loss, least_seconds: float) -> None:
     """Raise `NotLost` if the owner of a damaged last file may still take that file for a proof of its ownership.
 
-    Nothing shows how far the file reached, so a seal behind it cannot take the name of the owner's next file. An owner
-    that was paused is kept from acknowledging that one by its proof alone: by then it has to look for the seal.
+    Nothing shows how far the file reached, so a seal behind it cannot take the name of the owner's next file. Only its
+    proof keeps an owner that was paused from acknowledging that next file: by then it has to look for the seal.
     """
     try:
         info = await store.head(loss.key)
@@ -119,7 +120,7 @@ def _with_given_up(
 
 
 def _added(segment: Segment, losses: Sequence[Loss], since_us: int) -> tuple[GivenUp, ...]:
-    """What the segment has given up, with those of the losses that it has not, and that have not expired since."""
+    """What the segment has given up, with those losses that it has not yet given up and that have not expired since."""
     new = [
         GivenUp(offset=loss.offset, next_offset=loss.next_offset, key=loss.key, what=loss.what, since_us=since_us)
         for loss in losses

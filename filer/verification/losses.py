@@ -1,4 +1,4 @@
-"""What of a topic is lost: the messages that nobody can read any more, and the objects that had them."""
+"""The losses of a topic: the messages that cannot be read any more, and the objects that had them."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from filer.verification.stored_files import verify_file
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The messages `[offset, next_offset)` of a segment, which nobody can read without the object `key`.
+    """The messages `[offset, next_offset)` of a segment, which cannot be read without the object `key`.
 
     `next_offset` is None for a damaged last file of an open segment: nothing shows how far it reached. It equals
     `offset` for a seal without messages. `name` is that of the file.
@@ -57,7 +57,7 @@ async def losses_of(
 ) -> list[Loss]:
     """The losses of one segment that are not given up yet, in the order of offsets.
 
-    With `among`, only the bytes of files that have had messages of those are checked. Raises `DataMissing` where a
+    With `among`, only checks the bytes of files that have had messages of those losses. Raises `DataMissing` if a
     damaged roll-up has replaced files that are still there: nothing is lost then. Raises `StoreError`.
     """
     index = await _index_of(store, ref, segment)
@@ -73,7 +73,7 @@ async def losses_of(
     for hole in index.lost:
         # What a roll-up has replaced may be there still: then brokers read that.
         await find_again(store, ref, index, hole)
-    # One whose footer is sound is found again, but not its messages.
+    # A file with a sound footer is found again, but perhaps not its messages.
     kept = [bad[facts.name] for facts in index.files if facts.name in bad]
     losses = sorted([*_of_index(ref, segment, index), *kept], key=lambda loss: loss.offset)
     for loss in losses:
@@ -87,7 +87,7 @@ def _overlaps(facts: FileFacts, loss: Loss) -> bool:
 
 
 async def _index_of(store: Store, ref: SegmentRef, segment: Segment) -> SegmentIndex:
-    """The segment's index as it stands on the store, up to the end that topic.json tells."""
+    """The segment's index as it stands on the store, up to the end that topic.json names."""
     index = await recover_index(store, ref, start_offset=segment.start_offset)
     if segment.end_offset is not None and not index.sealed and index.end < segment.end_offset:
         reach(ref, index, segment.end_offset)
@@ -95,7 +95,7 @@ async def _index_of(store: Store, ref: SegmentRef, segment: Segment) -> SegmentI
 
 
 def _of_index(ref: SegmentRef, segment: Segment, index: SegmentIndex) -> Iterator[Loss]:
-    """What the index has instead of files."""
+    """The losses that the index shows: holes instead of files."""
     for hole in index.lost:
         what: Literal["missing", "damaged"] = "damaged" if hole.damaged else "missing"
         yield Loss(ref.segment, hole.start, hole.end, ref.key(hole.name), hole.name, what)
@@ -110,7 +110,7 @@ def _of_index(ref: SegmentRef, segment: Segment, index: SegmentIndex) -> Iterato
 
 
 async def _find_damage(store: Store, ref: SegmentRef, facts: FileFacts) -> Loss | None:
-    """The loss of a file that counts, if its bytes are not what its footer says, or if it is gone by now."""
+    """The loss of a file that counts, if its bytes do not match its footer, or if it is gone by now."""
     verdict, _ = await verify_file(store, ref, facts.name)
     if verdict.is_sound:
         return None

@@ -12,8 +12,8 @@ _MD5 = re.compile(r"[0-9a-f]{32}\Z")
 class PayloadCheck:
     """The check of one payload. Give it all bytes, in order.
 
-    A SHA-256 that was announced with the upload is what counts. Without one, the ETag may show the same: S3 has the MD5
-    of the bytes as ETag, unless it encrypts them by a key of its own.
+    A SHA-256 that was announced with the upload decides. Without one, the ETag may show the same: S3 has the MD5 of the
+    bytes as ETag, unless it encrypts them by a key of its own.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -34,7 +34,7 @@ class PayloadCheck:
             self._digest.update(data)
 
     def finish(self, etag: str) -> bool:
-        """Whether there was anything to check it by, once all bytes were given of the object that has this ETag.
+        """Whether there was anything to check it by, once all bytes of the object with this ETag were given.
 
         Raises `CorruptFile` if it is not the payload that the message refers to.
         """

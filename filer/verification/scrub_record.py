@@ -1,4 +1,4 @@
-"""What the scrub keeps on the store: when it has read which segment of a topic, how far it is, and what it has found.
+"""The scrub's record on the store: when it has read which segment of a topic, how far it is, and its findings.
 
 It only saves work. Without it, or if it is damaged, the scrub reads the topic once more. So a process may stop between
 any two writes: what was read since the last one is read again.
@@ -63,7 +63,7 @@ class SegmentScrub(_Kept):
 
 
 class ScrubRecord(_Kept):
-    """What is known of one topic, a segment each."""
+    """What is known of one topic, segment by segment."""
 
     segments: tuple[SegmentScrub, ...] = ()
 
@@ -72,7 +72,7 @@ class ScrubRecord(_Kept):
         return next((each for each in self.segments if each.segment == segment_id), SegmentScrub(segment=segment_id))
 
     def with_segment(self, scrub: SegmentScrub) -> "ScrubRecord":
-        """The record with this instead of what it knew of that segment."""
+        """The record with this entry in the place of that segment's old one."""
         others = (each for each in self.segments if each.segment != scrub.segment)
         return ScrubRecord(segments=tuple(sorted((*others, scrub), key=lambda each: each.segment)))
 

@@ -1,8 +1,8 @@
 """When the scrub reads which segment, and how fast. Pure.
 
 A segment is due a period after it was read, or after it was opened. So segments stay spread over the period as they
-were, and a broker that starts goes on where another one stopped. What is overdue is read one after the other, the
-oldest first, at twice the rate that all of it needs to be read once in the period.
+were, and a broker that starts goes on where another one stopped. Overdue segments are read one after the other, the
+oldest first, at twice the rate that reads everything once in the period.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ LEAST_BYTES_PER_SECOND = 1024 * 1024
 """The rate while little is stored: so even the largest segment is read within hours."""
 RATE_FACTOR = 2.0
 CHECK_AGAIN_SECONDS = (3600.0, 86_400.0)
-"""A segment in which something is wrong is read again so soon, a large one later: somebody may have put it back."""
+"""A segment with a fault is read again after this time, a large one later: the object may have been put back."""
 CHECK_AGAIN_FACTOR = 10.0
 """It waits for so many times as long as the reading takes at the lowest rate, within those bounds."""
 _MOST_AHEAD_US = 3600 * 1_000_000
@@ -24,7 +24,7 @@ _MOST_AHEAD_US = 3600 * 1_000_000
 class ScrubUnit:
     """A segment of a topic, or its records, and what the scrub knows of it.
 
-    `size_bytes` is what its record says while it was never read.
+    `size_bytes` is the size in its record as long as it was never read.
     """
 
     topic: str
@@ -65,5 +65,5 @@ def bytes_per_second(units: Iterable[ScrubUnit], period_seconds: float, most: fl
 
 
 def oldest_seconds(units: Iterable[ScrubUnit], now_us: int) -> float:
-    """For how long the unit has not been read that has waited for longest; 0 if there is none."""
+    """The longest time for which a unit has not been read; 0 if there is none."""
     return max(((now_us - unit.since_us(now_us)) / 1e6 for unit in units), default=0.0)

@@ -16,7 +16,7 @@ from filer.verification.file_check import FileCheck
 from filer.verification.verdict import Verdict
 
 SMALL_BYTES = 64 * 1024
-"""So few bytes are hashed faster than a thread is asked to do it."""
+"""Hashing so few bytes takes less time than handing them to a thread."""
 
 
 async def verify_file(
@@ -24,8 +24,8 @@ async def verify_file(
 ) -> tuple[Verdict, Link | None]:
     """The condition of a segment's file, and its link of the chain if its footer is sound. Raises `OutcomeUnknown`.
 
-    A row group is in memory. With `hashing`, large ones are hashed on its threads. A file that is rolled up and deleted
-    meanwhile is told as missing: look whether another one counts by now.
+    One row group is in memory at a time. With `hashing`, its threads hash large ones. A file that is rolled up and
+    deleted meanwhile is reported as missing: look whether another one counts by now.
     """
     key = ref.key(name)
     link: Link | None = None

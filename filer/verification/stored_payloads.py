@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 1_000
 
 
 class CheckedPayloads:
-    """The payloads that were checked last, so that one which many messages share is read once."""
+    """The payloads that were checked last, so that a payload of many messages is read once."""
 
     def __init__(self, *, limit: int = MOST_REMEMBERED) -> None:
         self._limit = limit
@@ -50,8 +50,8 @@ async def verify_payloads(
 ) -> AsyncGenerator[Verdict, None]:
     """A verdict on each payload to which the messages of sound files refer, of each file from an offset on.
 
-    The files are read again for that, a row group at a time. With `hashing`, its threads compute. What is wrong with a
-    file itself is left to its own check. Raises `OutcomeUnknown`.
+    The files are read again for that, a row group at a time. With `hashing`, its threads compute. Faults of a file
+    itself are left to its own check. Raises `OutcomeUnknown`.
     """
     for name, from_offset in files.items():
         key = ref.key(name)
@@ -62,7 +62,7 @@ async def verify_payloads(
                 verdict = await verify_payload(store, ref, offset, reference, hashing=hashing)
                 if verdict.condition == "missing":
                     # The sweep deletes a payload only when no file on the store refers to it any more: retention may
-                    # have removed this one meanwhile. If it was rolled up, the payload is told with the roll-up.
+                    # have removed this one meanwhile. If it was rolled up, the check of the roll-up reports it.
                     await store.head(key)
                 checked.add(verdict.key)
                 yield verdict

@@ -44,13 +44,13 @@ async def verify_segment(
     seal_offset: int | None,
     plan: ReadPlan = WHOLE,
 ) -> AsyncGenerator[Verdict, None]:
-    """A verdict on each file that counts, and on each that is missing; a broken chain is told of the later file.
+    """A verdict on each file that counts, and on each that is missing; the later file's verdict reports a broken chain.
 
-    Behind that of a file come those of the payloads to which its messages refer.
+    After a file's verdict come those of the payloads to which its messages refer.
 
     `end_offset` is that of a sealed segment, None for an open one. `seal_offset` is that of the seal's file. The
-    segment may go on meanwhile: what it gets later is not looked at, and a file that was rolled up is looked for under
-    its new name. Files go in the order of their offsets, except for those. Raises `OutcomeUnknown`.
+    segment may grow meanwhile: messages that it gets later are not checked, and a file that was rolled up is looked for
+    under its new name. All other files go in the order of their offsets. Raises `OutcomeUnknown`.
     """
     links: dict[FileName, Link | None] = {}
     payloads = CheckedPayloads()
@@ -91,7 +91,7 @@ async def _verify_files(
     links: dict[FileName, Link | None],
     hashing: Executor | None,
 ) -> list[Verdict]:
-    """The verdicts on files; adds their links. One that counts no more by now has none."""
+    """The verdicts on files; adds their links. A file that no longer counts has none."""
     found = await asyncio.gather(*(verify_file(store, ref, name, hashing=hashing) for name in names))
     verdicts: list[Verdict] = []
     for name, (verdict, link) in zip(names, found, strict=True):
@@ -108,7 +108,7 @@ async def _verify_files(
 def _chain_breaks(
     ref: SegmentRef, names: Sequence[FileName], links: Mapping[FileName, Link | None], new: Set[FileName]
 ) -> list[Verdict]:
-    """What the links of files show that were just read (`new`), about each of them and its neighbours in `names`."""
+    """The breaks around each file that was just read (`new`), by its links and those of its neighbours in `names`."""
     verdicts: list[Verdict] = []
     for before, after in pairwise(names):
         pair = [link for name in (before, after) if (link := links.get(name)) is not None]
@@ -119,7 +119,7 @@ def _chain_breaks(
 
 
 def _missing(ref: SegmentRef, index: SegmentIndex, end_offset: int | None, seal_offset: int | None) -> list[Verdict]:
-    """What the index has instead of files: holes, a last file without a known end, no seal."""
+    """The faults that the index shows: holes, a last file without a known end, no seal."""
     verdicts = [
         Verdict(
             ref.key(hole.name),

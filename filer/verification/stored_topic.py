@@ -39,9 +39,10 @@ async def verify_topic(
 ) -> AsyncGenerator[Verdict, None]:
     """A verdict on each object of a topic that counts: its record, lineage, snapshots, and segment files.
 
-    Of a topic group, also on the records of its members: their messages lie in its files, so nobody checks them alone.
-    Without its record nothing says which segments count, so its files are not looked at. There are none if there never
-    was such a topic. Brokers may go on meanwhile: what they delete is not told as lost. Raises `StoreError`.
+    Of a topic group, also on the records of its members: their messages lie in its files, so no other check covers
+    them. Without its record nothing shows which segments count, so its files are not checked. There are no verdicts if
+    there never was such a topic. Brokers may go on meanwhile: what they delete is not reported as lost. Raises
+    `StoreError`.
     """
     async for verdict in verify_records(store, catalogue, topic):
         yield verdict
@@ -62,7 +63,7 @@ async def verify_topic(
 
 
 async def _verify_members(store: Store, catalogue: Catalogue, group: TopicState) -> AsyncGenerator[Verdict, None]:
-    """As `verify_records`, of the topics that have joined the topic group. Whose a damaged record is, nobody knows."""
+    """As `verify_records`, of the group's members. Includes each damaged record, since its group is not known."""
     for name in () if group.deleted or group.group is None else group.group.topics:
         with suppress(UnreadableObject):
             found = await catalogue.read(name)
@@ -91,8 +92,8 @@ async def verify_segment_of(
 ) -> AsyncGenerator[Verdict, None]:
     """As `verify_segment`, by the topic's record. None if the topic has no such segment any more.
 
-    What does not count any more when it is found to be wrong is left out: retention, or the deletion of the topic, may
-    have removed it meanwhile. Both change the record before they delete a file. Raises `UnreadableObject` if the record
+    A fault of an object that no longer counts by then is left out: retention, or the deletion of the topic, may have
+    removed it meanwhile. Both change the record before they delete a file. Raises `UnreadableObject` if the record
     cannot be used, and `StoreError`.
     """
     record = await catalogue.read(topic)
@@ -119,7 +120,7 @@ def _segment_of(state: TopicState, segment_id: int) -> Segment | None:
 
 
 def _unless_given_up(verdict: Verdict, state: TopicState, segment: Segment) -> Verdict:
-    """The verdict, or that nobody waits for the segment's seal, if that is what is lost."""
+    """The verdict; if only the segment's given-up seal is lost, a verdict that says so."""
     seal = SegmentRef.of(state, segment).key(FileName(segment.seal_offset or 0))
     if verdict.is_sound or verdict.key != seal or not has_given_up_seal(segment):
         return verdict
@@ -129,7 +130,7 @@ def _unless_given_up(verdict: Verdict, state: TopicState, segment: Segment) -> V
 async def _still_counts(catalogue: Catalogue, topic: str, checked: Segment, key: str) -> bool:
     """Whether nothing has removed the segment's file since the segment was looked up.
 
-    A file in which the segment begins by now is left to the next check: its end is not known here.
+    A file in the middle of which the segment begins by now is left to the next check: its end is not known here.
     """
     record, name = await catalogue.read(topic), FileName.parse(key)
     now = None if record is None else _segment_of(record.state, checked.id)

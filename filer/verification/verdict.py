@@ -10,9 +10,9 @@ Condition = Literal["ok", "unchecked", "given up", "damaged", "missing"]
 class Verdict:
     """The condition of an object on the store, by its key.
 
-    `unchecked`: it fits its name, and has no digests: version 0.1 wrote the file, or nobody announced the SHA-256 of
-    the payload. `given up`: it is lost, and nobody waits for it. `why` says what is wrong with one that is damaged or
-    missing; it is empty for sound ones.
+    `unchecked`: it fits its name, and has no digests: version 0.1 wrote the file, or no SHA-256 of the payload was
+    announced. `given up`: it is lost, and readers do not wait for it. `why` says what is wrong with one that is damaged
+    or missing; it is empty for sound ones.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """Files of a few plain messages, made of their keys and values without a table: the same bytes, in less time.
 
-A publish of one message waits for such a file, and while it is made nothing else of this process goes on. All that is
-the same in every file of as many messages is made once.
+A publish of one message waits for such a file. While it is made, nothing else in this process goes on. The parts that
+are the same in every file of as many messages are made once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from filer.format.plain.plain_file import (
 )
 
 MOST_MESSAGES, MOST_BYTES = 1024, 250 * 1024
-"""Beyond these the work for each message counts, which Arrow does faster, and values are tried before compression."""
+"""Beyond these limits the work for each message counts, which Arrow does faster, and values are tried first."""
 _REMEMBERED = 256
 
 

@@ -109,6 +109,6 @@ def _stamps(stamps_us: Sequence[tuple[int, int]], rows: int) -> Column:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _never_there(rows: int, codec_of_refs: int) -> Sequence[Column]:
-    """The columns without a value. Those of references are compressed where values are."""
+    """The columns without a value. Those of references are compressed if values are."""
     codecs = {leaf: codec_of_refs if leaf.path[0] == "_ref" else LZ4_RAW for leaf in (EVENT_TIME, *NEVER_THERE)}
     return tuple(null_column(leaf, codec, rows, PAGE_ROWS) for leaf, codec in codecs.items())

@@ -1,7 +1,7 @@
-"""Which columns of a row group have no value, told by their bytes: nobody has to decode those.
+"""Finds the columns of a row group that have no value, by their bytes: they need no decoding.
 
-Most messages have no event time, no headers and no reference, which are seven of eleven columns of a file. Of small
-files, to decode these takes as long as to decode the rest.
+Most messages have no event time, no headers and no reference, which are seven of eleven columns of a file. In small
+files, decoding these takes as long as decoding the rest.
 """
 
 import pyarrow.parquet as pq
@@ -16,8 +16,8 @@ _CODECS = {"LZ4": LZ4_RAW, "UNCOMPRESSED": NO_CODEC, "ZSTD": ZSTD}
 def columns_with_values(metadata: pq.FileMetaData, group: int, data: "bytes | memoryview", start: int) -> list[str]:
     """The columns of a row group, in order, without those that have null in each message.
 
-    Left out are only columns whose pages are byte by byte those of a column of nulls. There may be others. The file's
-    bytes from `start` on are in `data`.
+    Leaves out only columns with pages that are byte by byte those of a column of nulls. There may be others. `data` has
+    the file's bytes from `start` on.
     """
     found = metadata.row_group(group)
     names: dict[str, None] = {}

@@ -43,9 +43,9 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The bytes of a column, and its entry in the footer, which names its place between `_head` and `_rest`.
+    """The bytes of a column, and its entry in the footer. Its place comes between `_head` and `_rest`.
 
-    `plain_bytes` is its size if it were not compressed, `stored_bytes` the size that it has.
+    `plain_bytes` is its size before compression, `stored_bytes` its size in the file.
     """
 
     parts: Sequence[Part]
@@ -60,7 +60,7 @@ class Column:
 
 
 class _Page(NamedTuple):
-    """A page with its header, and its size with that if it were not compressed, and as it is."""
+    """A page with its header, and its size with the header, before compression and in the file."""
 
     parts: Sequence[Part]
     plain_bytes: int
@@ -68,7 +68,7 @@ class _Page(NamedTuple):
 
 
 class Pages:
-    """The pages of a column of so many rows, of which none is null or all are."""
+    """The pages of a column of so many rows. Either no row is null or all are."""
 
     def __init__(self, leaf: Leaf, codec: int, encoding: int) -> None:
         self._leaf, self._codec, self._encoding = leaf, codec, encoding

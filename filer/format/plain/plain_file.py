@@ -1,7 +1,7 @@
 """Segment files of plain messages: in the bytes that Arrow would write, in half of its time.
 
-A message is plain if it has a key and a value, or no key as all others of its file, an event time or none as all
-others, and neither headers nor a reference, and is not of a topic group. Most are.
+A message is plain if it has neither headers nor a reference, and is not of a topic group. It has a value, and either
+all messages of its file have a key or none has. The same holds for event times. Most messages are plain.
 """
 
 import itertools
@@ -118,7 +118,7 @@ def row_group(columns: Sequence[Column], rows: int) -> tuple[bytes, int]:
 
 
 def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
-    """The parts, small ones joined: for each, Arrow lets go of the interpreter and has to get it back."""
+    """The parts, with small ones joined: for each part, Arrow releases the interpreter and has to get it back."""
     for is_small, group in itertools.groupby(parts, lambda part: len(part) <= _SMALL_BYTES):
         if is_small:
             yield b"".join(group)
@@ -198,7 +198,7 @@ def texts_column(leaf: Leaf, codec: int, chunks: Iterable[Texts | memoryview], p
 
 
 def _one_long_value(chunk: pa.Array) -> memoryview | None:
-    """The only value of a chunk, where it lies, if it is so long that another copy of it would count."""
+    """The only value of a chunk, without a copy, if it is so long that another copy of it would count."""
     texts = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
     if len(texts) != 1 or pa.types.is_timestamp(texts.type):
         return None
@@ -240,7 +240,7 @@ def _named(name: str) -> bytes:
 
 @lru_cache
 def footer_around(schema: pa.Schema) -> tuple[bytes, bytes]:
-    """What every footer of that schema has before the number of rows, and behind its metadata: taken from Arrow's."""
+    """The bytes of a footer of that schema before the number of rows, and behind its metadata: taken from Arrow's."""
     first, second = (_arrows_footer(schema, rows) for rows in (1, 2))
     same = next(place for place, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
     mark = b"\x18" + text(_MARK) + b"\x18" + text(_MARK) + END

@@ -1,7 +1,7 @@
 """Texts as Parquet has them (PLAIN): each behind its length, one after the other, in the order of a file.
 
-The texts of a request are put into order and behind their lengths in one go, for all segments that store them. For each
-segment by itself, and for one after the other, it takes several times as long.
+The texts of a request are ordered and put behind their lengths in one go, for all segments that store them. Segment by
+segment, or one step after the other, it takes several times as long.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ import pyarrow as pa
 Numbers = npt.NDArray[np.signedinteger[Any]]
 LENGTH_BYTES = 4
 _INLINE_BYTES = 12
-"""A view has a text of up to this size in itself."""
+"""A view holds a text of up to this size itself."""
 _VIEWED_BYTES = 256
-"""Texts that have as much on average are copied once, by way of views. Shorter ones are copied twice in less time."""
+"""Texts of this average size are copied once, by views. Shorter ones are copied twice in less time."""
 _VIEW_WORDS = 4
 """The 32-bit words of a view: the size, the first bytes, the number of the buffer, and the place in it."""
 
@@ -67,8 +67,8 @@ def _by_views(
     begins = offsets[:-1]
     if order is not None:
         begins, lengths = begins[order], lengths[order]
-    # A length is a text of four bytes, which a view has in itself. The first bytes of a long text are for those who
-    # compare views, which nobody does here.
+    # A length is a text of four bytes, which a view holds itself. The first bytes of a long text serve only comparisons
+    # of views, and there are none here.
     views = np.zeros((len(begins), 2, _VIEW_WORDS), np.int32)
     views[:, 0, 0] = LENGTH_BYTES
     views[:, 0, 1] = lengths
@@ -86,7 +86,7 @@ def _by_copies(
     offset: int,
     order: npt.NDArray[np.int32] | None,
 ) -> pa.Array:
-    """The same: first all lengths and all texts, then by turns."""
+    """As `_by_views`: first all lengths and all texts, then by turns."""
     rows = len(lengths)
     each = np.arange(0, LENGTH_BYTES * rows + 1, LENGTH_BYTES, dtype=np.int32)
     in_front = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(each), pa.py_buffer(lengths)])

@@ -14,7 +14,7 @@ INHERITING_SECONDS = 0.05
 
 
 class FlushTimer:
-    """Tells the writer of one segment when to store what is pending.
+    """Signals to the writer of one segment when to store what is pending.
 
     `awaited`: publishers were held back until the segment was opened, and all come within a moment. So the first file
     waits up to `INHERITING_SECONDS` for requests with an id, which can be accepted once the predecessors' producer
@@ -35,7 +35,7 @@ class FlushTimer:
         self._due.set()
 
     def file_is_full(self) -> None:
-        """End the wait of the next file: it has all it can hold."""
+        """End the wait of the next file: it is full."""
         self._due.set()
 
     def end(self) -> None:

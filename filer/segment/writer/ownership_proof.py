@@ -3,8 +3,8 @@
 The danger is a name that comes back. A put that stalls may create a file whose name was superseded and deleted
 meanwhile. The file would be acknowledged and never read. Deletion waits for the grace period after a file was
 superseded, so a proof of ownership younger than half of that rules this out (docs/design.md §4, "Names must not come
-back"). Its age is the greater of two: by the clock of this machine that nobody sets, and by the store's time. A paused
-hypervisor stops every clock of this machine, and the answer to the put still tells how late it is.
+back"). Its age is the greater of two: by this machine's monotonic clock, and by the store's time. A paused hypervisor
+stops every clock of this machine, and the answer to the put still shows how late it is.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from filer.stores.store_time import LONG_AGO, Moment, age_seconds, moment
 
 
 async def unknown() -> bool:
-    """For an owner that cannot tell whether topic.json names its segment as open."""
+    """For an owner that cannot know whether topic.json names its segment as open."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""A request that an owner has accepted and not stored yet, and the callers who wait for it."""
+"""A request that an owner has accepted and not stored yet, and the callers that wait for it."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class PendingRequest(Accepted):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for its outcome."""
+        """Whether a caller waits for its outcome."""
         return any(not waiter.done() for waiter in (*self.replicated_waiters, *self.stored_waiters))
 
     def answer(self, segment: int, waiters: Iterable[Waiter]) -> None:

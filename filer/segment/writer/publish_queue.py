@@ -15,7 +15,7 @@ from filer.segment.writer.pending_request import PendingRequest, Waiter
 from filer.segment.writer.replicated_acks import Acknowledgements
 
 MOST_GATHERED, MOST_GATHERED_BYTES = 1024, 1024 * 1024
-"""So many messages share a waiter at most: all of them go to the same file, and a file ends with whole requests."""
+"""At most so many messages share a waiter: all of them go to the same file, and a file ends with whole requests."""
 
 
 _NOTHING: Mapping[int, PendingRequest] = {}
@@ -95,10 +95,10 @@ class PublishQueue:
             self._on_full()
 
     def gather(self, single: Single, size_bytes: int, together: object) -> tuple[Waiter, int] | None:
-        """As `add`, of a message that shares a waiter with those right before it, and which number it has among them.
+        """As `add`, of a message that shares a waiter with those right before it; also its number among them.
 
-        Those are of the same `together`, and of a file that is not begun; the position that the waiter gets is that of
-        the first. None where followers get each message as it comes.
+        The messages have the same `together`, and go to a file that is not begun; the waiter gets the position of the
+        first. None if followers get each message as it comes.
         """
         if not self._acks.may_gather:
             return None
@@ -158,18 +158,18 @@ class PublishQueue:
             deduplicate(self._index.windows, request, payload)
 
     def _check_owner(self, request: RequestId) -> Mapping[int, PendingRequest]:
-        """The unanswered requests of its producer, by sequence. Raises `ProducerTaken` if that is another's."""
+        """The unanswered requests of its producer, by sequence. Raises `ProducerTaken` if another one owns it."""
         windows = self._index.windows
         if differ(windows.owner_of(request.producer), request.owner):
-            # Nothing may have been stored here since that producer's hour was over. What this forgets counts for no
-            # recovery either, once the request is stored; and if it is never stored, a recovery remembers more.
+            # Nothing may have been stored here since that producer's hour was over. A recovery does not count what this
+            # forgets either, once the request is stored; and if it is never stored, a recovery remembers more.
             windows.expire(self._log_now_us())
             check_owner(request, windows.owner_of(request.producer))
         unanswered = self._unanswered.get(request.producer)
         if unanswered is None:
             return _NOTHING
         if request.owner:
-            # All of them have one owner, but for those of none.
+            # All that have an owner have the same one.
             check_owner(request, next((each for each in map(_owner_of, unanswered.values()) if each), ""))
         return unanswered
 
@@ -197,7 +197,7 @@ class PublishQueue:
         return self.in_flight
 
     def abandon(self) -> int:
-        """Mark the requests for which nobody waits any more; the memory that they take, in bytes."""
+        """Mark the requests that no caller waits for any more; returns the memory that they take, in bytes."""
         found_bytes = 0
         for pending in (*self.in_flight, *self.pending):
             if not pending.abandoned and not pending.answered_early and not pending.is_awaited:

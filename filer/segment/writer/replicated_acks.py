@@ -37,7 +37,7 @@ class Replicas(Protocol):
         ...
 
     def stored(self, end: int) -> None:
-        """Tell followers that the store has everything before `end`: they need not hold it."""
+        """Report to the followers that the store has everything before `end`: they need not hold it."""
         ...
 
     def close(self) -> None:
@@ -49,9 +49,9 @@ class Replicas(Protocol):
 class Replication:
     """How an owner replicates a segment.
 
-    `may_answer` tells whether the owner may acknowledge what only its followers hold. `on_held` gets the segment and
-    the messages that all followers hold and the store does not have yet. `on_unstored` gets the change in the number
-    of bytes that are acknowledged and not stored.
+    `may_answer` returns whether the owner may acknowledge what only its followers hold. `on_held` gets the segment and
+    the messages that all followers hold and the store does not have yet. `on_unstored` gets the change in the number of
+    bytes that are acknowledged and not stored.
     """
 
     replicas: Replicas
@@ -81,7 +81,7 @@ class Acknowledgements(Protocol):
         ...
 
     def answer_held(self) -> None:
-        """Answer the waiters who asked for `replicated`, as far as all followers hold their messages."""
+        """Answer the waiters that asked for `replicated`, as far as all followers hold their messages."""
         ...
 
     def stored(self, batch: Sequence[PendingRequest], end: int) -> None:
@@ -112,7 +112,7 @@ class StoredAcks:
         pending.stored_waiters.append(waiter)
 
     def allows_delay(self, pending: Sequence[PendingRequest]) -> bool:
-        """Never: nobody else holds the messages."""
+        """Never: no other broker holds the messages."""
         return False
 
     def answer_held(self) -> None:
@@ -142,7 +142,7 @@ class ReplicatedAcks:
     def __init__(self, segment: int, replication: Replication, *, on_refused: Callable[[], None]) -> None:
         self._segment, self._replication = segment, replication
         self._replicas = replication.replicas
-        # Accepted requests that neither all followers hold nor the store has, in order.
+        # Accepted requests that are neither with all followers nor on the store, in order.
         self._unheld: deque[PendingRequest] = deque()
         self._held_end = 0
         self._replicas.attach(self._held, on_refused)
@@ -216,7 +216,7 @@ class ReplicatedAcks:
         self.answer_held()
 
     def _answer_early(self, pending: PendingRequest) -> None:
-        """Answer the waiters who asked for `replicated`: all followers hold the messages."""
+        """Answer the waiters that asked for `replicated`: all followers hold the messages."""
         if not self._replication.may_answer() or all(waiter.done() for waiter in pending.replicated_waiters):
             return
         if not pending.answered_early:

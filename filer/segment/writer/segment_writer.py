@@ -66,8 +66,8 @@ class SegmentWriter(HasWriterState):
     accepted goes to the followers too; messages that only they hold when the writer stops are in `unflushed`.
     `awaited`: publishers were held back until the segment was opened (see `FlushTimer`). `proven`: the moment of a look
     at topic.json and the log that showed this owner to be the owner, and the log to end where the index ends.
-    `on_unstored` gets the change in the number of bytes that are accepted and not stored, and for which no publisher
-    waits any more.
+    `on_unstored` gets the change in the number of bytes that are accepted and not stored, and that no publisher waits
+    for any more.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SegmentWriter(HasWriterState):
         """
         self._check_open()
         if self._is_replicated and isinstance(payload, CutRows):
-            # Followers and readers need the columns, before they are stored: they are put together once.
+            # Followers and readers need the columns before they are stored: they are put together once.
             payload = payload.batch()
         if request is None:
             return self._queue.add(payload, size_bytes, replicated=replicated)
@@ -139,8 +139,9 @@ class SegmentWriter(HasWriterState):
     def gather(self, single: Single, size_bytes: int, together: object) -> tuple[Waiter, int] | None:
         """As `append` of one message without an id, which shares a waiter with those right before it.
 
-        The waiter gets the position of the first of them; the number says which of them this one is. None where it has
-        to be appended by itself: nothing was done then. Messages of another `together` have a waiter of their own.
+        The waiter gets the position of the first of them; the number says which of them this one is. None if the
+        message has to be appended by itself: nothing was done then. Messages of another `together` have a waiter of
+        their own.
         """
         self._check_open()
         return self._queue.gather(single, size_bytes, together)
@@ -168,7 +169,7 @@ class SegmentWriter(HasWriterState):
         return await asyncio.shield(self._finished)
 
     def when_ended(self, ended: Callable[[], None]) -> None:
-        """Have this called once, soon after the segment was sealed, or the writer has ended without a seal."""
+        """Call `ended` once, soon after the segment was sealed, or the writer has ended without a seal."""
         self._finished.add_done_callback(lambda finished: ended())
 
     def count_abandoned(self) -> None:
@@ -230,14 +231,14 @@ class SegmentWriter(HasWriterState):
         self._stop(SegmentMoved("the broker stopped before the message was stored"), self._queue.in_flight)
 
     def answer_held(self) -> None:
-        """Answer the waiters who asked for `replicated`, if followers hold their messages and this owner may answer."""
+        """Answer waiters that asked for `replicated`, if followers hold their messages and this owner may answer."""
         self._acks.answer_held()
 
     def note_sealed(self) -> None:
         """Record that topic.json says that the segment is sealed: nothing more of it will be stored.
 
         If another broker has sealed it, a put under way is not cancelled: only its outcome shows whether its messages
-        were stored. But no message is accepted any more: other brokers may send some by what they knew.
+        were stored. But no message is accepted any more: other brokers that have old news may still send some.
         """
         self._is_sealed_by_others = self._is_sealed_by_others or self.is_open
         if self.is_open and not self._queue.unstored():
@@ -259,7 +260,7 @@ class SegmentWriter(HasWriterState):
                 if batch or seal:
                     await self._store_batch(batch, seal)
                     queue.in_flight = ()
-                # While it waits for the next message it must not hold the last ones, which nobody counts any more.
+                # While this waits for the next message, it must not hold the last ones, which no longer count.
                 del batch
 
     async def _store_batch(self, batch: Sequence[PendingRequest], seal: bool) -> None:
@@ -277,7 +278,7 @@ class SegmentWriter(HasWriterState):
             key = self.ref.key(FileName(base))
             with _put_span(batch) as span:
                 put = put_until_known(store, clock, key, file, file.writer, through_refusals=True)
-                # Where the proof is too old when the put is answered, all of the segment is read.
+                # If the proof is too old when the put is answered, the whole segment is read.
                 ours = await (put if base > 0 or self._proof.is_fresh else self._proof.prove_during(put))
                 span.note(segment=self.ref.segment, key=key, size_bytes=file.size_bytes, requests=len(batch))
             if not ours:
@@ -356,7 +357,7 @@ class SegmentWriter(HasWriterState):
         self.inheritance.stop()
         self._timer.end()
         self._finished.set_exception(error)
-        # Mark it as retrieved: perhaps nobody waits for a seal.
+        # Mark it as retrieved: perhaps no caller waits for a seal.
         self._finished.exception()
         self._on_stopped(self.ref.segment, error)
 

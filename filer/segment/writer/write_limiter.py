@@ -10,9 +10,9 @@ class WriteLimiter:
     """Lets `at_once` writers store at a time, and also any writer that has waited for `PATIENCE_SECONDS`.
 
     Files that are written one after another are larger, since messages join them while they wait, and their threads do
-    not compete for the interpreter. With 4 segments that gave a quarter to a third more throughput. Behind a large file
-    a small one would wait for all of it: 10 ms gave the same throughput as 25. `on_free` is called when none stores any
-    more.
+    not compete for the interpreter. With 4 segments that gave a quarter to a third more throughput. Without the
+    patience, a small file would wait for all of a large one: 10 ms gave the same throughput as 25. `on_free` is called
+    when no writer stores any more.
     """
 
     def __init__(self, at_once: int, on_free: Callable[[], None] = lambda: None) -> None:
@@ -44,7 +44,7 @@ class WriteLimiter:
 
     async def _acquire(self) -> bool:
         if not self._free.locked():
-            # Most times: a timer that is not needed takes longer than all else here.
+            # The usual case. A timer that is not needed takes longer than all else here.
             return await self._free.acquire()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -54,7 +54,7 @@ class WriteLimiter:
 
 
 class _Permit:
-    """A writer's permit. One is asked for with each file: a generator in its place takes several times as long."""
+    """A writer's permit. Each file asks for one: a generator in its place takes several times as long."""
 
     __slots__ = ("_acquired", "_limiter")
 

@@ -1,4 +1,4 @@
-"""The states of a segment's writer, and the predicates that others ask."""
+"""The states of a segment's writer, and the predicates over them."""
 
 from enum import Enum
 

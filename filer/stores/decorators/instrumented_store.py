@@ -1,4 +1,4 @@
-"""A store that counts its calls, and tells those that follow its health of them."""
+"""A store that counts its calls, and reports them to the object that follows its health."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class InstrumentedStore(ForwardingStore):
 
     async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
         """As `Store.create`; counts the bytes sent, whatever the outcome."""
-        # Each publish waits for such a call, so here is what `_measured` does, without a generator.
+        # Each publish waits for such a call. So this does what `_measured` does, without a generator.
         call = self.health.begin("create", key, 0 if callable(data) else len(data))
         error: BaseException | None = None
         try:

@@ -5,7 +5,7 @@ from filer.stores.decorators.forwarding_store import ForwardingStore
 from filer.stores.store import Fetched, Store
 
 LEAST_BYTES = 16 * 1024
-"""What one read counts at least. A request costs something too, however few bytes it gets."""
+"""Each read counts as at least this many bytes. A request costs something too, however few bytes it gets."""
 
 
 class ByteRate:
@@ -16,9 +16,9 @@ class ByteRate:
         self._paid_until_seconds = 0.0
 
     async def spend(self, size_bytes: int) -> None:
-        """Rest until the bytes, and those that others have spent before, have had their time.
+        """Sleep until the rate allows these bytes, after those that other tasks have spent before.
 
-        Time in which nobody spends anything is lost: there are no bursts after it.
+        Unused time is lost: there are no bursts after it.
         """
         now_seconds = self._clock.monotonic_seconds()
         begin_seconds = max(self._paid_until_seconds, now_seconds)

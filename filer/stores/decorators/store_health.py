@@ -1,8 +1,8 @@
 """Whether the store answers: which calls have waited too long or fail again and again, and why.
 
-A call that hangs, and one that fails and is repeated, are the same to those who wait for it. So this follows each key
-from the first try on, until a try gets a definite answer or nobody tries any more. `InstrumentedStore` tells it of the
-calls. It says so in the log, within two seconds.
+To a caller that waits, a call that hangs and one that fails and is repeated are the same. So this module follows each
+key from the first try on, until a try gets a definite answer or the caller stops trying. `InstrumentedStore` reports
+the calls to it. It logs a stall within two seconds.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from filer.clock import Clock
 from filer.errors import KeyRefused, OutcomeUnknown, StoreRefused, StoreUnreached
 from filer.event_log import EventLog
 
-# Told within 2 s: after this time, at the next look.
+# A stall is logged within 2 s: at the first look after this time.
 STALL_SECONDS = 1.5
 LOOK_SECONDS = 0.25
-# What a call may take longer than that, for being large. Sizes up to `USUAL_BYTES` have no such allowance.
+# A large call may take longer than that by this allowance. Sizes up to `USUAL_BYTES` have none.
 USUAL_BYTES = 8 * 1024 * 1024
 SLOWEST_BYTES_PER_SECOND = 4 * 1024 * 1024
 # The size of an object that is read whole is not known before.
@@ -87,7 +87,7 @@ def cause_of(error: BaseException) -> str:
 def is_trouble(error: BaseException) -> bool:
     """Whether an error says that the store does not do its work. Others are answers: not found, exists, changed.
 
-    A key that no store takes is the caller's mistake.
+    A key that no store accepts is the caller's mistake.
     """
     return not isinstance(error, KeyRefused) and isinstance(
         error, OutcomeUnknown | StoreUnreached | StoreRefused | OSError
@@ -102,7 +102,7 @@ class StoreHealth:
         self._calls: set[Call] = set()
         self._failing: dict[tuple[str, str], _Failing] = {}
         self._disturbance: _Disturbance | None = None
-        # Set while there is something to look at: an idle broker wakes nobody.
+        # Set while there is something to look at: an idle broker wakes no task.
         self._busy = asyncio.Event()
 
     def begin(self, operation: str, key: str, size_bytes: int = 0, *, whole: bool = False) -> Call:
@@ -168,7 +168,7 @@ class StoreHealth:
         return sorted(found, key=lambda stall: -stall.seconds)
 
     def why(self) -> Stall | None:
-        """The stall to name to those who wait for a put: of a write if there is one, the oldest of them."""
+        """The stall that errors name to callers that wait for a put: the oldest write, else the oldest other call."""
         stalls = self.stalls()
         return next((stall for stall in stalls if stall.operation in WRITES), stalls[0] if stalls else None)
 
@@ -232,7 +232,7 @@ class StoreHealth:
 
 
 class _Disturbance:
-    """A time in which the store stalls again and again, and what the log has been told of it."""
+    """A time in which the store stalls again and again, and which stalls of it are logged already."""
 
     def __init__(self, began_seconds: float) -> None:
         self.began_seconds = self.last_seconds = began_seconds

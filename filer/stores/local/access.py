@@ -1,4 +1,4 @@
-"""Who but its owner may use a store's directory: nobody, whatever the umask, unless its folder is open to its group."""
+"""Closes a store's directory to other users, whatever the umask, unless its folder is open to its group."""
 
 # Plain os calls, as in `object_folder`.
 # ruff: noqa: PTH101, PTH102, PTH112, PTH116, PTH120
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from filer.event_log import EventLog
 
 OWN_FOLDER = 0o700
-"""The mode of folders that no other user may use: also who reads objects must not hold up locks."""
+"""The mode of folders that no other user may use: users that only read objects must not hold up locks either."""
 
 _log = EventLog(__name__)
 
@@ -26,9 +26,9 @@ OWNER, GROUP, UMASK = Access(OWN_FOLDER, 0o600), Access(0o750, 0o640), Access(0o
 
 
 def access_by(mode: int) -> Access:
-    """What a store's folder of that mode lets others do: its group reads where it may, and all others may not.
+    """What a store's folder of that mode allows others: its group reads if the mode allows it, all others do nothing.
 
-    Where all others may, nobody has decided that: it is what a umask has left.
+    If the mode lets all others in, no user has decided that: a umask has left it so.
     """
     is_shared = mode & GROUP.folder == GROUP.folder and not mode & stat.S_IRWXO
     return GROUP if is_shared else OWNER
@@ -37,7 +37,7 @@ def access_by(mode: int) -> Access:
 def close_to_others(folder: str, most: int) -> bool:
     """Take away what a folder lets group and others do beyond the mode `most`, and log it. Returns whether it was open.
 
-    A folder of another user is that one's to look after, and one in which all users may write is nobody's store.
+    Leaves alone a folder of another user, and one in which all users may write: that is no user's store.
     """
     found = os.stat(folder, follow_symlinks=False)
     mode = stat.S_IMODE(found.st_mode)

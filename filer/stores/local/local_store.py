@@ -1,7 +1,7 @@
 """A store in a directory: an object is a file, and its key is the path below the root.
 
-`object_folder` has the blocking calls, and says why each is safe. Here they get threads, locks are waited for without
-a thread, and errors get names.
+`object_folder` has the blocking calls, and says why each is safe. This module gives them threads, waits for locks
+without a thread, and names the errors.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ LIST_PAGE = 1000
 FILE_TIME_RESOLUTION_US = 20_000
 """Kernels stamp files with a clock that ticks 50 times a second or more often."""
 DELETE_PAGE = 1000
-# Where the directory hangs, callers give up and others come. Each would leave a call behind that waits for a thread.
+# If the directory hangs, callers give up and others come. Each would leave a call behind that waits for a thread.
 MOST_UNDER_WAY = 2000
 STREAM_CHUNK_BYTES = 1024 * 1024
 LOCK_FIRST_PAUSE_SECONDS = 0.001
@@ -86,7 +86,7 @@ class LocalStore:
     def time(self) -> StoreTime:
         """The time of the file system: the wall clock of this machine, or of the server if the directory is mounted.
 
-        It is told by the change times of the files that are touched.
+        The change times of files that calls touch show it.
         """
         return self._time
 
@@ -156,7 +156,7 @@ class LocalStore:
                     await self._run(key, _write_block, temp, stream, block)
             return await self._run(key, self._folder.finish_stream, key, temp, stream)
         finally:
-            # Also if cancelled, and then without interruption: a thread may still be writing.
+            # Also if cancelled, and then this cannot be interrupted: a thread may still be writing.
             await asyncio.shield(self._run(key, temp.discard))
 
     async def presign_get(self, key: str, *, expires_seconds: int) -> PresignedRequest | None:
@@ -221,7 +221,7 @@ def _write_block(temp: PartFile, stream: ExactStream, block: bytearray) -> None:
 async def _in_blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytearray, None]:
     """The same bytes in blocks that are worth a change of threads. Each is valid until the next is asked for.
 
-    A thread may hold a block for some time after it has written it. So all blocks are one.
+    A thread may hold a block for some time after it has written it. So all blocks are the same buffer.
     """
     block = bytearray()
     async for chunk in chunks:

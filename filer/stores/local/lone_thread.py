@@ -1,7 +1,7 @@
 """A thread for calls of which there is one at a time.
 
-An executor's future is another one, with locks of its own, and tells the event loop by way of callbacks. For a small
-file that takes as long as to write it.
+An executor has futures of another kind, with locks of their own, and reports to the event loop by callbacks. For a
+small file that takes as long as the write itself.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ R = TypeVar("R")
 class LoneThread(Generic[R]):
     """Makes calls one after the other, for one event loop. The thread begins with the first of them.
 
-    `is_busy` from the begin of a call until the loop hears of its end, also if nobody waits for it any more.
+    `is_busy` from the beginning of a call until the loop learns that it ended, also if no caller waits any more.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,9 +27,9 @@ class LoneThread(Generic[R]):
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Callable[..., R], *args: Any) -> asyncio.Future[R]:
-        """Have the call made; the running loop hears of its outcome. It goes on if the future is cancelled."""
+        """Queue the call; the running loop learns its outcome. The call goes on if the future is cancelled."""
         if self._thread is None:
-            # As any other process that ends, one that ends here leaves at most a temporary file.
+            # A daemon: a process that ends in the middle of a call leaves at most a temporary file.
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self.is_busy = True
@@ -52,10 +52,10 @@ class LoneThread(Generic[R]):
                 result = call(*args)
             except BaseException as raised:
                 error = raised
-            # The loop is closed if the process has ended without waiting: then nobody wants to know.
+            # The loop is closed if the process has ended without waiting: then no caller needs the outcome.
             with contextlib.suppress(RuntimeError):
                 made.get_loop().call_soon_threadsafe(self._tell, made, result, error)
-            # While it waits for the next call it must not hold what the last one was about.
+            # While this waits for the next call, it must not hold the objects of the last one.
             del next_call, made, call, args, result, error
 
     def _tell(self, made: asyncio.Future[R], result: Any, error: BaseException | None) -> None:

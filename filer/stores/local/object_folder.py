@@ -81,10 +81,11 @@ class ObjectFolder:
         return OWN_FOLDER
 
     def _make_root(self) -> None:
-        """Have the directory there, for its owner alone unless it is open to its group.
+        """Create the directory if it is missing, for its owner alone. Leave it open to its group if it is.
 
-        Earlier versions made it as the umask said, and locks too, by which it is known. A directory that was another
-        program's before is left to it: what we make there is closed. So is one that was opened since on purpose.
+        Earlier versions created directory and locks as the umask said; the locks show that. A directory that belonged
+        to another program before keeps its mode: only what we create in it is closed. One opened later on purpose stays
+        open.
         """
         os.makedirs(os.path.dirname(self.root), exist_ok=True)
         make_folders(self.root, OWNER.folder)
@@ -98,7 +99,7 @@ class ObjectFolder:
         if was_open and found.st_uid == os.geteuid():
             close_to_others(self.root, self.access.folder)
         elif found.st_uid != os.geteuid():
-            # As where a volume is mounted: its folder is not ours to close, and those in it are.
+            # A mounted volume is an example: its folder is not ours to close, but the folders in it are.
             for name in names:
                 close_to_others(f"{self.root}/{name}", self.access.folder)
 
@@ -136,7 +137,7 @@ class ObjectFolder:
             remove_quietly(temp)
         self._settle(final[: final.rindex("/")])
         try:
-            # Linking changes it: it is no earlier than the name, however long this thread stood still before that.
+            # Linking sets this time. So it is no earlier than the name, however long this thread stood still before.
             return _changed_us(os.stat(final))
         except FileNotFoundError:
             # Deleted already.
@@ -159,7 +160,7 @@ class ObjectFolder:
     def _settle(self, folder: str) -> None:
         """Make the names in the folder durable, and those of the folders above it unless they are known to be.
 
-        Of folders above, those up to the first that is known: it has a new name in it, and its own is durable.
+        Goes up to the first folder that is known: that one has a new name in it, and its own name is durable.
         """
         sync_folder(folder)
         settled = []

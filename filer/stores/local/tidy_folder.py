@@ -1,7 +1,7 @@
-"""A directory of objects that is left without folders of the store's own: for tables, which other programs read.
+"""A directory of objects that keeps no folders of the store's own: for tables, which other programs read.
 
-Lock files, temporary files and their folders are there only while a process has the directory open, or was killed and
-no other one has opened it since. Brokers keep theirs: those of version 0.1 rely on lock files that stay.
+Lock files, temporary files and their folders exist only while a process has the directory open, or after it was killed
+until another process opens the directory. Brokers keep theirs: those of version 0.1 rely on lock files that stay.
 """
 
 # Plain os calls, as in `object_folder`.
@@ -20,18 +20,18 @@ from filer.stores.local.object_folder import LOCK_FOLDER, TEMP_FOLDER, ObjectFol
 
 _OPEN = ".open"
 _TRIES = 100
-"""Each is lost only if another process removes an empty folder, or a free lock, at the same moment."""
+"""A try is lost only if another process removes an empty folder, or a free lock, at the same moment."""
 
 
 class TidyFolder(ObjectFolder):
     """As `ObjectFolder`, with locks that are removed.
 
-    A lock file is removed by its holder, while it holds the lock. So two never hold a lock at the same time: whoever
-    gets the lock of a file that was removed sees that the file has no name any more. A holder that is killed leaves a
-    file that nobody has locked, and the next one removes it.
+    The holder of a lock removes its file while it holds the lock. So two never hold a lock at the same time: a process
+    that gets the lock of a removed file sees that the file has no name any more. A holder that is killed leaves a file
+    that no process has locked, and the next holder removes it.
 
-    Who has the directory open has a locked file beside its temporary ones. If nobody has locked it, its process is
-    gone, and nobody needs the temporary files of that process.
+    A process that has the directory open has a locked file beside its temporary ones. If no process has locked that
+    file, its process is gone, and its temporary files are not needed any more.
     """
 
     def __init__(self, root: Path, clock: Clock) -> None:
@@ -62,11 +62,11 @@ class TidyFolder(ObjectFolder):
         return UMASK.folder
 
     def _make_root(self) -> None:
-        """A table is for other programs, and theirs to open or to close: it gets what the umask says, as they do it."""
+        """A table is for other programs, which may open or close it. So it gets the umask's mode, as theirs do."""
         os.makedirs(self.root, exist_ok=True)
 
     def close(self) -> None:
-        """Remove the store's own folders, unless others use them, and what of the path was made for nothing."""
+        """Remove the store's own folders unless others use them, and folders of the path that were made in vain."""
         if self._presence_fd >= 0:
             os.unlink(self._presence)
             os.close(self._presence_fd)
@@ -78,7 +78,7 @@ class TidyFolder(ObjectFolder):
                 os.rmdir(folder)
 
     def _sweep(self) -> None:
-        """Remove what killed processes have left: their temporary files, and locks that nobody holds."""
+        """Remove what killed processes have left: their temporary files, and locks without a holder."""
         for name in os.listdir(self._temp_folder):
             if name.endswith(_OPEN) and (fd := _lock_of(f"{self._temp_folder}/{name}", create=False)) is not None:
                 self._remove_temps(name.removesuffix(_OPEN))
@@ -95,14 +95,14 @@ class TidyFolder(ObjectFolder):
                 remove_quietly(f"{self._temp_folder}/{name}")
 
     def _settle(self, folder: str) -> None:
-        """As `ObjectFolder._settle`, with all folders above: another process may have removed and made them again."""
+        """As `ObjectFolder._settle`, with all folders above: another process may have removed and remade them."""
         sync_folder(folder)
         while folder != self.root:
             folder = os.path.dirname(folder)
             sync_folder(folder)
 
     def _settle_deleted(self, folder: str) -> None:
-        """As `ObjectFolder._settle_deleted`; removes folders that are empty now. Who links a name there makes them."""
+        """As `ObjectFolder._settle_deleted`; removes folders that are empty now. `create` makes them when needed."""
         with contextlib.suppress(FileNotFoundError):
             # Another process may have removed it.
             super()._settle_deleted(folder)
@@ -115,7 +115,7 @@ class TidyFolder(ObjectFolder):
     def _try_lock(self, key: str) -> Iterator[bool]:
         """As `ObjectFolder._try_lock`. The lock is removed while it is held.
 
-        If we stop before that, the lock is free, and the file is removed by the next one that opens the directory.
+        If we stop before that, the lock is free, and the next process that opens the directory removes the file.
         """
         path = self._lock_path(key)
         fd = self._lock_in_its_folder(path)
@@ -139,7 +139,7 @@ class TidyFolder(ObjectFolder):
 def _lock_of(path: str, *, create: bool = True) -> int | None:
     """A descriptor that locks the file of this name; None if another one does, or if it has just been removed.
 
-    A file without a name is one that its holder has removed. Lock files get no other names.
+    A lock file without a name was removed by its holder. Lock files never get other names.
     """
     try:
         fd = open_lock(path, UMASK.file) if create else os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -1,7 +1,6 @@
 """Checksums of puts: S3 compares what arrives with the CRC-32 in a header, and keeps it with the object.
 
-Not every store that speaks S3 knows the header. Whether this one does is found out by the first put that the store
-decides about.
+Not every store that speaks S3 knows the header. The first put on which the store decides shows whether this one does.
 """
 
 import base64

@@ -31,22 +31,22 @@ class S3Connection:
     async def client(self, *, is_new: bool = False) -> S3Client:
         """The client; it connects at its first call, and keeps its connections.
 
-        With `is_new`, another one that opens a connection for each request: it is for those that got no answer on one
-        that was kept.
+        With `is_new`, returns another client that opens a connection for each request. It is for requests that got no
+        answer on a kept connection.
         """
         if (known := self._clients.get(is_new)) is not None:
             return known
         async with self._connecting:
             if is_new not in self._clients:
                 client = await self._resources.enter_async_context(self._new_client(keeps=not is_new))
-                # Before errors are raised: those of answers such as 412 have a time too.
+                # Before errors are raised: answers such as 412 carry a time too.
                 client.meta.events.register("after-call.s3", self._answered)
                 self._clients[is_new] = client
             return self._clients[is_new]
 
     @property
     def ca_file(self) -> str | None:
-        """Which certificates a store is believed by, where not the usual ones (`AWS_CA_BUNDLE`)."""
+        """The certificates that verify the store, if not the usual ones (`AWS_CA_BUNDLE`)."""
         found: str | None = get_session().get_config_variable("ca_bundle")
         return found
 
@@ -55,9 +55,9 @@ class S3Connection:
 
     def _new_client(self, *, keeps: bool) -> contextlib.AbstractAsyncContextManager[S3Client]:
         settings = self._settings
-        # aiohttp, the default, repeats a request by itself when a kept connection breaks. This one is of httpx2: the
-        # pool of httpx loses a connection for ever where a request is cancelled that was just given it, and a broker
-        # that has lost all of them is deaf to its store. The published types know only the class for aiohttp.
+        # aiohttp, the default, repeats a request by itself when a kept connection breaks. This one is of httpx2: httpx
+        # loses a connection of its pool for ever if a request is cancelled just when it gets that connection. A broker
+        # that has lost all of them cannot reach its store. The published types know only the class for aiohttp.
         http_session: Any = HttpxSession
         config = AioConfig(
             http_session_cls=http_session,
@@ -96,8 +96,8 @@ def _new_session() -> AioSession:
 
 @functools.cache
 def _descriptions(data_path: str | None) -> Loader:
-    """What botocore knows of the services of AWS, read once: it takes as long as fifty requests.
+    """What botocore knows of the services of AWS. It is read once: that takes as long as fifty requests.
 
-    A job opens its stores a few times. Only what was read is shared: each client has its own credentials.
+    A job opens its stores a few times. They share only what was read: each client has its own credentials.
     """
     return create_loader(data_path)

@@ -46,14 +46,14 @@ _HINTS_BY_CODE = {
     "SignatureDoesNotMatch": "the secret key is wrong (AWS_SECRET_ACCESS_KEY), or a proxy changes what is sent",
     "TokenRefreshRequired": _EXPIRED,
 }
-"""What a code says comes before what a status says: most of them are 403."""
+"""The code counts before the status: most of these have status 403."""
 PRECONDITION_FAILED = 412
 INVALID_RANGE = 416
 NOT_FOUND = 404
 # Some 4xx are temporary: the server gave up waiting, or asks the client to slow down.
 _TEMPORARY_CODES = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "OperationAborted"}
 TEMPORARY_STATUSES = {408, 409, 425, 429}
-# How many libraries an error passes through at most.
+# The most libraries that an error passes through.
 _DEEPEST = 20
 
 
@@ -108,7 +108,7 @@ def explain_connection_error(error: BotoCoreError | TimeoutError, what: str) -> 
     number = _errno_beneath(error)
     if number not in errno.errorcode:
         return OutcomeUnknown(f"{what}: {error}", cause="connection")
-    # The libraries above say only that they could not connect.
+    # The libraries above report only that they could not connect.
     cause = errno.errorcode[number]
     return OutcomeUnknown(f"{what}: {error}: {os.strerror(number)} ({cause})", cause=cause)
 

@@ -1,9 +1,8 @@
-"""Sends a request once more, on a new connection, while the answer to it does not come.
+"""Sends a request once more, on a new connection, while no answer comes.
 
-A connection whose packets get lost (a load balancer's node that ended, a path that broke) says nothing: whoever waits
-for it waits for a whole time-out, although the store is there. So after a while the same request goes out on a new
-connection as well. It is only for requests that may be served twice: reads, and conditional puts whose writer is
-recognised by what is stored.
+A connection that loses its packets (a load balancer's node ended, a path broke) reports nothing: the caller waits for a
+whole time-out, although the store is there. So after a while the same request goes out on a new connection as well.
+This is only for requests that may be served twice: reads, and conditional puts if the stored object names its writer.
 """
 
 import asyncio
@@ -28,9 +27,9 @@ async def first_answer(
 ) -> R:
     """The first answer to a request, which goes out again whenever none has come for `after_seconds`.
 
-    The first try goes on: a store that is slow answers it in the end. Of the later ones only the newest does, so there
-    are two at a time. A try that fails without an answer is left out while the other one is under way. Raises what the
-    last one raised. An answer that came too late goes to `discard`.
+    The first try goes on: a slow store answers it in the end. Of the later tries only the newest goes on, so there are
+    two at a time. A try that fails without an answer is dropped while the other one is under way. Raises the error of
+    the last try. An answer that came too late goes to `discard`.
     """
     tries: list[asyncio.Task[R]] = [_try(send, is_new=False)]
     try:
@@ -43,7 +42,7 @@ async def first_answer(
                 tries.remove(each)
             if not done:
                 _log.info("request_sent_again", key=key, after_seconds=after_seconds)
-                # Only the newest line is tried besides the first: an older one may lead into the same hole.
+                # Beside the first, only the newest connection is tried: an older one may lose its packets as well.
                 await _end(tries[1:], discard)
                 tries[1:] = [_try(send, is_new=True)]
     finally:
@@ -58,13 +57,13 @@ def _try(send: Send[R], *, is_new: bool) -> "asyncio.Task[R]":
 
 
 def _is_answer(done: "asyncio.Task[R]") -> bool:
-    """Whether the store has answered: with what was asked for, or with an error that says what it is."""
+    """Whether the store has answered: with the result, or with an error that decides the request."""
     error = done.exception()
     return error is None or (isinstance(error, ClientError) and not is_temporary(error))
 
 
 async def _end(tries: "list[asyncio.Task[R]]", discard: Callable[[R], Awaitable[None]] | None) -> None:
-    """Cancel what is under way, which closes its connection, and have no error of it be reported as forgotten."""
+    """Cancel these tries, which closes their connections. None of their errors is reported as never retrieved."""
     for each in tries:
         each.cancel()
     if tries:

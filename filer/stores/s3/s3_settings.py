@@ -9,9 +9,9 @@ from filer.stores.store_address import AddressingStyle
 class S3Settings:
     """One bucket, or the part of it below `prefix`. Credentials come from the usual AWS places.
 
-    If `endpoint_url` or `region` is None, the AWS configuration says. `addressing_style` says whether the bucket is
-    named in the path or in the host name; `auto` does as the endpoint needs. A request without an answer goes out
-    again, on a new connection, after `resend_seconds`.
+    If `endpoint_url` or `region` is None, the AWS configuration has it. `addressing_style` says whether the path or the
+    host name names the bucket; `auto` does as the endpoint needs. A request without an answer goes out again, on a new
+    connection, after `resend_seconds`.
     """
 
     bucket: str

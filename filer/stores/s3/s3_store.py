@@ -50,27 +50,27 @@ DELETE_PAGE = 1000
 LIST_PAGE = 1000
 LARGEST_PUT_BYTES = 5 * 1024**3
 INLINE_BYTES = 64 * 1024
-"""The checksum of so many bytes takes less time than a thread."""
+"""A checksum of this many bytes takes less time than a change of threads."""
 DATE_RESOLUTION_US = 1_000_000
 
 WRITER = "braidmq-writer"
-"""The metadata that names a put and its writer, by which that one recognises it."""
+"""The metadata that names a put and its writer. By it the writer recognises its own put."""
 REPLACE_SECONDS = 10.0
 SLOWEST_BYTES_PER_SECOND = 1024 * 1024
-"""A body may come so slowly before its connection counts as silent."""
+"""A body may come this slowly before its connection counts as silent."""
 R = TypeVar("R")
 
 TIME_KEY = "cluster/cluster.json"
-"""Asked for when only the time of the answer is wanted; it need not exist."""
+"""The object to ask for when only the time of the answer is wanted; it need not exist."""
 
 
 class S3Store:
     """The objects of one bucket below one prefix. It connects at the first call.
 
-    The HTTP client sends every request once: if it repeated a put behind our back, a success would look like "exists".
-    Reads that have no answer for a while are sent again, and so are puts of a named writer, which tells its own success
-    from another's (`s3_resending`). Every request has a time-out of its own, since those of the HTTP client do not fire
-    in every case.
+    The HTTP client sends every request once: if it repeated a put without our knowledge, a success would look like
+    "exists". Reads that have no answer for a while are sent again. So are puts of a named writer, which can distinguish
+    its own success from another's (`s3_resending`). Every request has a time-out of its own, since those of the HTTP
+    client do not fire in every case.
     """
 
     def __init__(self, settings: S3Settings, *, clock: Clock) -> None:
@@ -87,12 +87,12 @@ class S3Store:
 
     @property
     def traits(self) -> StoreTraits:
-        """A put costs money, and most of its time it waits for the answer."""
+        """A put costs money, and spends most of its time waiting for the answer."""
         return self._traits
 
     @property
     def time(self) -> StoreTime:
-        """By the `Date` of each answer, in whole seconds."""
+        """The time by the `Date` of each answer, in whole seconds."""
         return self._time
 
     async def tell_time(self) -> int:
@@ -113,7 +113,7 @@ class S3Store:
         return told_us
 
     def _record_date(self, date: str) -> int | None:
-        """Take in the `Date` of an answer; None if it is no time."""
+        """Record the `Date` of an answer; None if it is no time."""
         if self._last_date[0] != date:
             try:
                 self._last_date = (date, microseconds(parsedate_to_datetime(date)))
@@ -145,7 +145,7 @@ class S3Store:
     async def create_from_stream(
         self, key: str, chunks: AsyncIterator[bytes], *, size_bytes: int, sha256: str | None
     ) -> str:
-        """As `StreamingStore.create_from_stream`, by a presigned put: signatures of others cover the whole body.
+        """As `StreamingStore.create_from_stream`, by a presigned put: other signatures cover the whole body.
 
         Stopped anywhere before the last chunk is sent, the store has an incomplete request, of which it keeps nothing.
         """
@@ -162,7 +162,7 @@ class S3Store:
         wanted = {"Key": self._name(key), "IfMatch": f'"{etag}"'}
         async with self._request(key) as client:
             try:
-                # Never sent again: who asks has to find out first whether it took effect. So it is told soon.
+                # Never sent again: the caller has to find out first whether it took effect. So the time-out is short.
                 async with asyncio.timeout(self._patience_seconds(len(data), REPLACE_SECONDS)):
                     answer = await self._put(client, _as_bytes(data), wanted)
             except ClientError as error:
@@ -174,8 +174,8 @@ class S3Store:
     async def _put(self, client: S3Client, contents: bytes, wanted: dict[str, Any]) -> Mapping[str, Any]:
         """Put an object, with a checksum if the store takes one.
 
-        A put that was refused for its checksum has stored nothing, so it is sent once more without: nothing is put
-        twice.
+        A put that the store refused for its checksum has stored nothing, so it is sent once more without the checksum:
+        nothing is put twice.
         """
         wanted |= {"Bucket": self._settings.bucket}
         checksum = await self._checksum(contents)
@@ -226,7 +226,7 @@ class S3Store:
         if "ContentRange" in answer:
             size_bytes = int(answer["ContentRange"].rpartition("/")[2])
             return Fetched(data, ObjectInfo(key, size_bytes, etag, modified_us))
-        # The whole object: it was asked for, or the store ignores ranges.
+        # The whole object: the caller asked for it, or the store ignores ranges.
         first, last = resolve_range(start, stop, len(data))
         return Fetched(data[first:last], ObjectInfo(key, len(data), etag, modified_us))
 

@@ -1,4 +1,4 @@
-"""Puts of objects whose bytes come from somewhere else while they are sent: none of them is ever whole in memory."""
+"""Puts of objects whose bytes arrive while they are sent: no object is ever whole in memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from filer.stores.store import PresignedRequest
 
 _SHOWN_BYTES = 300
 _POOL_SECONDS = 1.0
-"""Callers keep to `StoreTraits.streams_at_once`. Who does not soon hears of it: nobody reads a body that waits here."""
+"""A caller beyond `StoreTraits.streams_at_once` gets an error after this time: nothing reads a body that waits here."""
 
 
 async def checked_chunks(chunks: AsyncIterator[bytes], check: ExactStream) -> AsyncIterator[bytes]:
-    """The chunks, the last of them only once all are what was announced. Raises `InvalidInput`.
+    """The chunks. The last one comes only once all of them match what was announced. Raises `InvalidInput`.
 
-    Who sends them then breaks off before the end: the store has had fewer bytes than it was told, and keeps nothing.
+    The sender then breaks off before the end: the store got fewer bytes than announced, and keeps nothing.
     """
     held = b""
     async for chunk in chunks:
@@ -54,14 +54,14 @@ class S3Streaming:
         )
 
     async def put(self, key: str, presigned: PresignedRequest, chunks: AsyncIterator[bytes]) -> str:
-        """Send the chunks; returns the `Date` of the answer. Raises what `Store.create` raises, and what they raise."""
+        """Send the chunks; returns the `Date` of the answer. Raises as `Store.create` does, and as the chunks do."""
         headers = {**presigned.headers, "User-Agent": "BraidMQ"}
-        # No connection is taken before something has come. Of nothing at all, the head is the whole of the request.
+        # No connection is taken before a chunk has come. If there are no chunks, the head is the whole request.
         first = await anext(chunks, b"")
         try:
             answer = await self._client.put(presigned.url, content=_in_order(first, chunks), headers=headers)
         except (httpx2.PoolTimeout, httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            # Not even the head was sent: these are raised only until there is a connection.
+            # Not even the head was sent: these errors come only before there is a connection.
             raise StoreUnreached(f"{key!r}: {type(error).__name__} {error}", cause="connection") from error
         except httpx2.HTTPError as error:
             # Perhaps it was stored, and the answer was lost.
