@@ -1,4 +1,4 @@
-"""Tokens that name claims: what a consumer gets with a message, and shows when it acks it."""
+"""Tokens that name claims: a consumer gets one with a message, and shows it when it acks the message."""
 
 import base64
 import binascii
@@ -13,13 +13,13 @@ from groups.queue.leases import Claim
 
 MAC_BYTES, INCARNATION_BYTES = 8, 4
 MOST_CHARS, MOST_SCATTERED_CHARS = 120, 4096
-"""Of a token of one range, and of one of `groups.queue.claims.MOST_RANGES`."""
+"""The length of a token of one range, and of one of `groups.queue.claims.MOST_RANGES`."""
 _SCATTERED = b"ranges"
-"""Sets the tokens of several ranges apart. Brokers from before them take those for none of theirs."""
+"""Distinguishes the tokens of several ranges. Brokers of earlier versions do not take those for their own."""
 
 
 class ClaimedRange(NamedTuple):
-    """A claim, and the offset behind its last message. `is_over`: the group was reset since, or made anew.
+    """A claim, and the offset behind its last message. `is_over`: the group was reset since, or created anew.
 
     `ranges` are its messages if they lie scattered. Else it has all from its first to its last.
     """
@@ -33,7 +33,7 @@ class ClaimedRange(NamedTuple):
 class ClaimTokens:
     """Makes and reads the tokens of one incarnation of a group, `key` being `<topic>/<group>`.
 
-    Nobody else can make one that is taken for its own.
+    A token that others make is refused.
     """
 
     def __init__(self, secret: bytes, key: str, group_id: str) -> None:
@@ -47,7 +47,7 @@ class ClaimTokens:
         return _text(self._mac(body) + body)
 
     def scattered_token(self, claim: Claim, ranges: Sequence[tuple[int, int]]) -> str:
-        """The token of the messages in these ranges, which are in order, and none of them in front of `claim.first`."""
+        """The token of the messages in these ranges, which are in order; none of them lies before `claim.first`."""
         numbers, reached = [claim.segment, claim.first, claim.delivery], claim.first
         for start, stop in ranges:
             numbers += (start - reached, stop - start)
@@ -56,7 +56,7 @@ class ClaimTokens:
         return _text(self._mac(body, _SCATTERED) + body)
 
     def read(self, token: str) -> ClaimedRange:
-        """What a token names. Raises `InvalidInput` for one that this group has not given to anybody."""
+        """The range that a token names. Raises `InvalidInput` for a token that this group has not issued."""
         wrong = f"{token[:40]!r} is not a claim of this group: pass `claim` on as it came with the message"
         try:
             raw = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)

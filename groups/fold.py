@@ -1,4 +1,4 @@
-"""All groups of a part of `__groups`, as its records add up."""
+"""The state of all groups of a part of `__groups`, as its records add up."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,13 +25,13 @@ from groups.settings import GroupSettings, recorded_settings
 from groups.stream.progress import StreamProgress
 
 GroupProgress = QueueProgress | StreamProgress
-"""What the records of a group of either kind add up to."""
+"""The state of a group of either kind, as its records add up."""
 
 
 def new_progress(
     group_id: str, settings: GroupSettings, positions: Mapping[int, int], source: Source | None = None
 ) -> GroupProgress:
-    """That of a group which begins at these positions, of the kind that its settings name."""
+    """The state of a group that begins at these positions, of the kind that its settings name."""
     kind = StreamProgress if settings.mode == "stream" else QueueProgress
     return kind(group_id, settings, positions, source)
 
@@ -44,7 +44,7 @@ class GroupFold:
         self.records = self.segments = 0
 
     def add(self, key: str, record: Record) -> None:
-        """Add a record up. Raises `CorruptFile` for one that does not fit what came before."""
+        """Add a record. Raises `CorruptFile` for one that does not fit the records before."""
         self.records += 1
         try:
             self._add(key, record)
@@ -67,7 +67,8 @@ class GroupFold:
             case Checkpoint():
                 pass
             case _:
-                # Reading begins where the first snapshot of any group lies: what a group has before its own is in that.
+                # Reading begins at the first snapshot of any group. A group's records before its own snapshot are part
+                # of that.
                 if (group := self.groups.get(key)) is not None:
                     _add_to(group, record)
 

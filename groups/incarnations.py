@@ -1,7 +1,7 @@
-"""The id of an incarnation of a group. It also tells who has made the group, and whether that was a claim.
+"""The id of an incarnation of a group. It also names the group's maker, and whether a claim made the group.
 
-Records say nothing else of it, since brokers of earlier versions refuse what they do not know of a record. An id is any
-text to them: they keep it, and those that they make themselves are a ULID alone.
+Records have no field for that, since brokers of earlier versions refuse a record with unknown fields. To them an id is
+any text: they keep it, and the ids that they make themselves are only a ULID.
 """
 
 from hashlib import sha256
@@ -12,9 +12,9 @@ _MAKER_CHARS = 16
 
 
 class Origin(NamedTuple):
-    """Who has made a group: a digest of the principal's name, "" for nobody in particular.
+    """The maker of a group: a digest of the principal's name, "" for no principal in particular.
 
-    `by_claim`: a claim or a member that joins has made it, and nobody has asked for it in so many words.
+    `by_claim`: a claim or a member that joins has made it; no client has created it explicitly.
     """
 
     maker: str = ""
@@ -22,7 +22,7 @@ class Origin(NamedTuple):
 
 
 def maker_of(principal: str) -> str:
-    """What the ids of a principal's groups tell of it; "" if there is no name."""
+    """The digest of a principal in the ids of its groups; "" if it has no name."""
     return sha256(principal.encode()).hexdigest()[:_MAKER_CHARS] if principal else ""
 
 
@@ -32,11 +32,11 @@ def incarnation_id(ulid: str, origin: Origin) -> str:
 
 
 def origin_of(group_id: str) -> Origin:
-    """What an id tells; of one that an earlier version has made, nothing."""
+    """The origin in an id; empty for an id that an earlier version has made."""
     told = group_id.partition(".")[2]
     return Origin(told[1:], told.startswith(_BY_CLAIM)) if told else Origin()
 
 
 def next_id(group_id: str, ulid: str) -> str:
-    """The id of the incarnation that follows that one: its maker stays, and somebody has asked for it."""
+    """The id of the incarnation that follows that one. Its maker stays, and it counts as created explicitly."""
     return incarnation_id(ulid, origin_of(group_id)._replace(by_claim=False))

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 _NONE = array("q")
-"""The bounds of all sets that are empty from the beginning, which is most of them. Nobody adds to it."""
+"""The bounds of all sets that are empty from the beginning, which is most of them. Never add to it."""
 _MANY = 32
-"""From so many ranges on all are put in order at once. Each by itself moves half of what there is."""
+"""From so many ranges on, all are put in order at once. One by one, each would move half of the bounds."""
 
 
 class Part(NamedTuple):
-    """A part `[start, stop)` of a range, and whether all of it is in a set. Otherwise none of it is."""
+    """A part `[start, stop)` of a range, and whether the set has all of it. Otherwise it has none of it."""
 
     start: int
     stop: int
@@ -61,7 +61,7 @@ class OffsetSet:
         return len(self._bounds) == 2 and self._bounds[0] == start and self._bounds[1] == stop
 
     def next_outside(self, offset: int) -> int:
-        """The lowest offset from that one on which is not in it."""
+        """The lowest offset, from that one on, that is not in it."""
         place = bisect_right(self._bounds, offset)
         return self._bounds[place] if place % 2 else offset
 
@@ -73,7 +73,7 @@ class OffsetSet:
     def add(self, start: int, stop: int) -> None:
         """Add `[start, stop)`."""
         if start < stop:
-            # What ends where this begins, or begins where it ends, becomes one range with it.
+            # A range that ends where this begins, or begins where this ends, becomes one range with it.
             low, high = bisect_left(self._bounds, start), bisect_right(self._bounds, stop)
             self._replace(low, high, [*([] if low % 2 else [start]), *([] if high % 2 else [stop])])
 
@@ -86,7 +86,7 @@ class OffsetSet:
             return
         bounds = _in_order(added)
         if bounds and (not self._bounds or bounds[0] > self._bounds[-1]):
-            # Behind all others, as most are that a log is replayed for.
+            # Behind all others, as most are when a log is replayed.
             if self._bounds:
                 self._bounds.extend(bounds)
             else:
@@ -105,9 +105,9 @@ class OffsetSet:
             self._sweep(bounds, np.greater)
 
     def _sweep(self, bounds: Sequence[int], keeps: "np.ufunc") -> None:
-        """Have what `keeps` says of being in it and in those ranges, from one bound of either to the next.
+        """Apply `keeps` to whether an offset is in this set and whether it is in those ranges; it decides what stays.
 
-        Only what lies where they do is looked at, with the ranges that touch it.
+        Works on the bounds of both, and only on the part of the set that those ranges touch.
         """
         low, high = bisect_left(self._bounds, bounds[0]), bisect_right(self._bounds, bounds[-1])
         low, high = low - low % 2, high + high % 2
@@ -117,7 +117,7 @@ class OffsetSet:
         # An offset is in a set if the number of bounds up to it is odd.
         in_mine, in_others = (np.searchsorted(each, places, side="right") % 2 == 1 for each in (mine, others))
         kept = keeps(in_mine, in_others)
-        # Of a place that both have, the first says the same as the second.
+        # At a place that both have, the first result is the same as the second.
         changes = np.diff(kept.astype(np.int8), prepend=0) != 0
         kept_places = places[changes]
         self._bounds[low:high] = array("q", kept_places.tobytes())
@@ -129,7 +129,7 @@ class OffsetSet:
 
     @classmethod
     def from_plain(cls, bounds: Sequence[int]) -> "OffsetSet":
-        """From what `to_plain` gave. Raises `TypeError` and `ValueError` for anything else."""
+        """The set from the result of `to_plain`. Raises `TypeError` and `ValueError` for anything else."""
         if len(bounds) % 2:
             raise ValueError("a start without a stop")
         made = cls()
@@ -179,7 +179,7 @@ class OffsetSet:
         return [(part.start, part.stop) for part in self.parts(start, stop) if not part.inside]
 
     def take(self, most: int) -> list[tuple[int, int]]:
-        """Take the lowest offsets out, `most` at the most."""
+        """Remove and return the lowest offsets, at most `most`."""
         taken: list[tuple[int, int]] = []
         for start, stop in zip(self._bounds[::2], self._bounds[1::2], strict=True):
             if most <= 0:
@@ -197,7 +197,7 @@ def _count(bounds: "npt.NDArray[np.int64]") -> int:
 
 
 def _in_order(ranges: Iterable[tuple[int, int]]) -> list[int]:
-    """Starts and stops by turns, without those that touch."""
+    """Starts and stops by turns; ranges that touch become one."""
     bounds: list[int] = []
     reached = -1
     for start, stop in sorted(ranges):

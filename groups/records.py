@@ -1,7 +1,7 @@
 """What is stored in `__groups`: a message is one record of one group, as JSON.
 
-A record has a `type`, the time `at` (ms since the epoch, by the coordinator's clock), and what the type tells besides.
-A reader refuses what it does not know: it could not add up what that says.
+A record has a `type`, the time `at` (ms since the epoch, by the coordinator's clock), and the fields of its type. A
+reader refuses what it does not know: it could not add that up.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,9 +14,9 @@ from filer.errors import CorruptFile
 
 SEPARATOR = "/"
 CHECKPOINT_KEY = "checkpoint"
-"""The key of checkpoints, which are about no group: it has no separator."""
+"""The key of checkpoints, which belong to no group: it has no separator."""
 AT_ONCE_MS = 1
-"""What rests until this time is handed out as soon as a record tells that it is exposed: it has been due for ever."""
+"""Messages that rest until this time are handed out as soon as a record exposes them: they have been due for ever."""
 UNNAMED = -1
 """Stands for the first offset of claims that are not known."""
 
@@ -31,7 +31,7 @@ class Acked(NamedTuple):
 
 
 class Released(NamedTuple):
-    """That delivery was given back by whoever had it, and is over, or the messages are given up."""
+    """The consumer has given that delivery back, and it is over, or the messages are given up."""
 
     segment: int
     start: int
@@ -40,7 +40,7 @@ class Released(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """That delivery is over without an ack. They rest until `due_ms`.
+    """That delivery is over without an ack. The messages rest until `due_ms`.
 
     0: they may have been handed out again from here on. Coordinators of earlier versions have written that.
     """
@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 
 
 class Rested(NamedTuple):
-    """They were not handed out yet. They rest until `due_ms`."""
+    """The messages were not handed out yet. They rest until `due_ms`."""
 
     segment: int
     start: int
@@ -62,7 +62,7 @@ class Rested(NamedTuple):
 
 
 class Exposed(NamedTuple):
-    """They rest no more: they may have been handed out from here on."""
+    """The messages rest no more: they may have been handed out from here on."""
 
     segment: int
     start: int
@@ -70,7 +70,7 @@ class Exposed(NamedTuple):
 
 
 class Untouched(NamedTuple):
-    """A delivery of theirs is over on which nobody had begun to work: it does not count for `max_deliveries`."""
+    """A delivery of these messages is over before work on them began: it does not count for `max_deliveries`."""
 
     segment: int
     start: int
@@ -78,7 +78,7 @@ class Untouched(NamedTuple):
 
 
 class Dying(NamedTuple):
-    """They are given up after that many deliveries. Their dead letters have the sequences from `sequence` on."""
+    """Messages are given up after that many deliveries. Their dead letters have the sequences from `sequence` on."""
 
     segment: int
     start: int
@@ -89,7 +89,7 @@ class Dying(NamedTuple):
 
 
 class Done(NamedTuple):
-    """They are never handed out again: their dead letters are stored, they have expired, or they are gone."""
+    """The messages are never handed out again: their dead letters are stored, they have expired, or they are gone."""
 
     segment: int
     start: int
@@ -97,10 +97,10 @@ class Done(NamedTuple):
 
 
 class Leased(NamedTuple):
-    """What is left of a claim at a handover, and for how long it is still valid (negative if it has run out).
+    """The rest of a claim at a handover, and for how long it is still valid (negative if it has run out).
 
     `first` is the first offset of the claim as it was handed out: with the segment and the delivery, that names it. It
-    is `UNNAMED` for what a coordinator before may have handed out, by claims of which nobody knows.
+    is `UNNAMED` for messages that a coordinator before may have handed out by claims that are not known.
     """
 
     segment: int
@@ -113,8 +113,8 @@ class Leased(NamedTuple):
 class Reached(NamedTuple):
     """The group begins at `start` in a segment; nothing from `horizon` on was ever handed out.
 
-    Of what lies below it, that holds for all that rests by the same record. Coordinators of earlier versions have let
-    nothing rest but what was delayed.
+    That also holds for messages below it that rest by the same record. Coordinators of earlier versions have let only
+    delayed messages rest.
     """
 
     segment: int
@@ -130,21 +130,21 @@ class Joined(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """That start of a member is over: it has left, or has not been heard for a session."""
+    """That start of a member is over: it has left, or was silent for a session."""
 
     member: str
     start: int
 
 
 class Entered(NamedTuple):
-    """The group goes on in that segment, at `position`: all predecessors are drained."""
+    """The group enters that segment at `position`: all predecessors are drained."""
 
     segment: int
     position: int
 
 
 class Given(NamedTuple):
-    """The segment is with that start of a member: it was given away for the `epoch`th time."""
+    """That start of a member has the segment: it was given away for the `epoch`th time."""
 
     segment: int
     epoch: int
@@ -153,7 +153,7 @@ class Given(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Whoever has the segment under that epoch is done with all that lies below `position`."""
+    """The member that has the segment under that epoch is done with everything below `position`."""
 
     segment: int
     epoch: int
@@ -161,9 +161,10 @@ class Committed(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the messages of a group of a member are: among those of that topic group, the one with that first segment.
+    """Where the messages of a member's group are: in the topic group of that name with that first segment.
 
-    Its name alone would not tell it from a later one. Groups of other topics have none: theirs are in the topic itself.
+    The name alone would not distinguish it from a later topic group. Groups of other topics have no source: their
+    messages are in the topic itself.
     """
 
     topic_group: str
@@ -200,14 +201,14 @@ class Reset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    """There is no such group any more."""
+    """The group is deleted."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A coordinator has begun: leases that the one before wrote down are not all there is any more."""
+    """A coordinator has begun: the leases that the one before wrote down are no longer complete."""
 
     at: int
 
@@ -222,13 +223,13 @@ class Leases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What has become of messages: a queue group's news, all of which holds from the same moment."""
+    """The changes of a queue group's messages. All of them hold from the same moment."""
 
     at: int
     reached: list[Reached] = field(default_factory=list)
     acked: list[Acked] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
-    """A repeated release is known by it. What becomes of the messages, other parts tell."""
+    """Recognises a repeated release. Other parts say what happens to the messages."""
     ended: list[Ended] = field(default_factory=list)
     untouched: list[Untouched] = field(default_factory=list)
     rested: list[Rested] = field(default_factory=list)
@@ -239,17 +240,17 @@ class Progress:
     skipped: list[Done] = field(default_factory=list)
     """Retention or a repair has removed them."""
     passed: list[Done] = field(default_factory=list)
-    """They are of other members of the topic group: the group never hands them out."""
+    """They belong to other members of the topic group: the group never hands them out."""
     left: list[int] = field(default_factory=list)
     """Segments that are handed out to their end, and whose successors are entered."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it tells nothing."""
+        """Whether it has no changes."""
         return not any(getattr(self, name) for name in PROGRESS_PARTS)
 
     def decided(self) -> Iterator[tuple[int, int, int]]:
-        """The ranges of which it tells what became of them, as (segment, start, stop)."""
+        """The ranges that it decides about, as (segment, start, stop)."""
         for part in _DECIDED:
             for each in getattr(self, part):
                 yield each[0], each[1], each[2]
@@ -257,7 +258,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """What has become of members, segments and positions: a stream group's news, which holds from the same moment."""
+    """The changes of a stream group's members, segments and positions. All of them hold from the same moment."""
 
     at: int
     joined: list[Joined] = field(default_factory=list)
@@ -272,7 +273,7 @@ class Membership:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it tells nothing."""
+        """Whether it has no changes."""
         return not any(getattr(self, name) for name in MEMBERSHIP_PARTS)
 
 
@@ -280,7 +281,7 @@ class Membership:
 class Redriving:
     """Dead letters of that `topic` are published to the group's topic again, as the request `sequence`.
 
-    Those that are `passed` are looked at no more: they are of other groups, or were discarded.
+    `passed` letters are skipped from now on: they are of other groups, or were discarded.
     """
 
     at: int
@@ -299,7 +300,7 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that the records before add up to, as `to_plain` of the group's progress gives it."""
+    """The sum of all records before, as `to_plain` of the group's progress returns it."""
 
     at: int
     state: dict[str, Any]
@@ -307,7 +308,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What all groups of the segment add up to lies from these positions on, as (segment, offset)."""
+    """The sum of all groups of the segment lies from these positions on, as (segment, offset)."""
 
     at: int
     positions: list[tuple[int, int]]
@@ -378,7 +379,7 @@ _TYPES: dict[str, type[Any]] = {
 
 
 def source_to_plain(source: Source | None) -> dict[str, Source]:
-    """What a snapshot tells of where the group's messages are; nothing if they are in the topic itself."""
+    """The part of a snapshot that says where the group's messages are; empty if they are in the topic itself."""
     return {} if source is None else {"source": source}
 
 
@@ -407,7 +408,7 @@ def topic_and_group(key: str) -> tuple[str, str]:
 
 
 def to_json(record: Record) -> bytes:
-    """The record as the value of a message, without what is empty."""
+    """The record as the value of a message, without empty parts."""
     plain = {name: value for name, value in _plain(record).items() if value not in ([], None)}
     return orjson.dumps({"type": type(record).__name__.lower(), **plain}, default=tuple)
 

@@ -1,4 +1,4 @@
-"""What retention has removed before a group got to it."""
+"""The messages that retention has removed before a group came to them."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,9 @@ from groups.records import Done
 def removed_from(state: TopicState, positions: Mapping[int, int], lives: Mapping[int, Segment]) -> list[Done]:
     """The messages from these positions on that are not there any more.
 
-    `lives` are segments that topic.json has no longer, as they were: of one that is not among them nobody knows where
-    it ended. Successors that the group never came to count too, unless what follows them is among the positions: then
-    they were drained.
+    `lives` are segments that topic.json no longer has, as they were. The end of a segment that is not among them is not
+    known. Successors that the group never came to count too, unless what follows them is among the positions: then they
+    were drained.
     """
     found: list[Done] = []
     waiting: list[tuple[int, int]] = []

@@ -20,13 +20,13 @@ MOST_SESSION_SECONDS = 3_600
 DEAD_SUFFIX = ".dead"
 _DIGEST_CHARS = 16
 FIXED_SETTINGS = ("mode", "order")
-"""A coordinator that takes over tells by them what may have been handed out."""
+"""By these, a coordinator that takes over knows what may have been handed out."""
 STREAM_SETTINGS = frozenset(("session_seconds",))
 """The settings of stream groups. The others are those of queue groups."""
 
 
 class DeadLetter(BaseModel):
-    """Where messages go that nobody could work on."""
+    """Where messages go that no consumer could process."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,9 +34,9 @@ class DeadLetter(BaseModel):
 
 
 class GroupSettings(BaseModel):
-    """All settings of a group of either mode; `in_force` are those that mean something in its own.
+    """All settings of a group of either mode; `in_force` are those that have a meaning in its own mode.
 
-    `acks` says when what the group must not forget counts as durable, and is answered: as the messages of a topic.
+    `acks` says when the group's memory counts as durable, and is answered: as for the messages of a topic.
     `dead_letter` is None if dead messages go nowhere; they are counted all the same.
     """
 
@@ -92,7 +92,7 @@ def _shared_settings(data: bytes) -> GroupSettings:
 
 
 def default_settings(topic: str, acks: Acks) -> GroupSettings:
-    """Those of a group about which nobody has said anything. It is as durable as its topic, which has these `acks`."""
+    """The settings of a group without any given ones. It is as durable as its topic, which has these `acks`."""
     return GroupSettings(acks=acks, dead_letter=_default_dead_letter(topic))
 
 
@@ -104,7 +104,7 @@ def _default_dead_letter(topic: str) -> DeadLetter | None:
 def default_dead_letter_topic(topic: str) -> str:
     """Where dead letters of a topic's groups go unless they say otherwise: `<topic>.dead`.
 
-    Where that would be too long for a name, a digest of the topic's name stands for its end, so each has another one.
+    If that would be too long for a name, a digest of the topic's name replaces its end, so that each topic has its own.
     """
     name = f"{topic}{DEAD_SUFFIX}"
     if len(name) <= MOST_NAME_CHARS:
@@ -114,7 +114,7 @@ def default_dead_letter_topic(topic: str) -> str:
 
 
 def parse_settings(given: Mapping[str, Any], base: GroupSettings) -> GroupSettings:
-    """The settings `base` with what is given. Raises `InvalidConfig` that names the setting and what would be right.
+    """The settings `base` with the given ones. Raises `InvalidConfig`, which names the setting and what would be right.
 
     A setting of the other mode is refused: it would do nothing.
     """

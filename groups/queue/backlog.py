@@ -1,4 +1,4 @@
-"""A look at the messages of a queue group that are not done, without claiming any."""
+"""A look at the messages of a queue group that are not done, without a claim on them."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ class Seen(NamedTuple):
     """The messages `[start, stop)` of a segment, and how often they were delivered at least.
 
     In flight, `left_ms` is how long their lease still runs. In the backlog, `due_ms` is the time until which they rest;
-    None if they do not.
+    None if they do not rest.
     """
 
     segment: int
@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
 
 def in_flight(claims: QueueClaims, now_ms: int) -> list[Seen]:
-    """What was handed out and whose lease runs, by segment and offset: as many as `QueueClaims.running` counts."""
+    """Messages with a running lease, by segment and offset: as many as `QueueClaims.running` counts."""
     return sorted(
         Seen(leased.segment, start, stop, leased.delivery, left_ms=leased.left_ms)
         for leased in claims.written_down(now_ms)
@@ -35,7 +35,7 @@ def in_flight(claims: QueueClaims, now_ms: int) -> list[Seen]:
 
 
 def backlog(claims: QueueClaims, now_ms: int) -> list[Seen]:
-    """What was looked at and waits to be handed out, by segment and offset. What lies beyond waits as well."""
+    """Messages that were looked at and wait for a claim, by segment and offset. Those beyond wait as well."""
     with_consumers: dict[int, OffsetSet] = {}
     for each in in_flight(claims, now_ms):
         with_consumers.setdefault(each.segment, OffsetSet()).add(each.start, each.stop)

@@ -6,23 +6,24 @@ PER_SECOND = 20
 """So many claims a second have a record of their own, and so many in a row after a second without any."""
 STEP_MS = 1000 // PER_SECOND
 AHEAD_MS = 2 * STEP_MS
-"""Where claims come faster, as much as was claimed within this time is exposed ahead of the next ones."""
+"""If claims come faster, as many messages as were claimed within this time are exposed ahead of the next claims."""
 PAUSE_MS = 250
-"""After so long without a claim, nothing stays exposed that is with nobody. The budget has as much again then."""
+"""After so long without a claim, no message stays exposed that no consumer has. The budget has as much again then."""
 RECORDS_APART = 8
-"""Where records take long, claims that follow one another within so many of them come faster than records may."""
+"""If records take long, claims that follow one another within so many of them come faster than records may."""
 
 
 class ClaimPace:
     """Counts the claims of a group. Times are ms of a monotonic clock.
 
-    Each takes something of a budget that grows with time. While there is some, what a claim gets is exposed by a record
-    of that moment, and nothing else is. Once it is used up, the group `is_hurried` until there is enough again: then a
-    record for claims alone comes every `STEP_MS` at the most, and every record exposes `ahead` of the claims to come.
+    Each claim uses some of a budget that grows with time. While some is left, a claim's messages are exposed by a
+    record of that moment, and no others are. Once it is used up, the group `is_hurried` until there is enough again:
+    then a record for claims alone comes every `STEP_MS` at the most, and every record exposes `ahead` of the claims to
+    come.
 
-    A consumer that claims and acks waits for one record if its ack's record exposes what it claims next, and for two
-    otherwise. That is half as fast where a record takes most of its time, as on a store with billed puts. So all of
-    these times grow with what a record takes.
+    A consumer that claims and acks waits for one record if its ack's record exposes the messages of its next claim, and
+    for two otherwise. That is half as fast if a record takes most of its time, as on a store with billed puts. So all
+    of these times grow with the time that a record takes.
     """
 
     def __init__(self) -> None:
@@ -33,17 +34,17 @@ class ClaimPace:
         self._is_hurried = False
         self._recording_since_ms = 0
         self._record_ms: float | None = None
-        # What a claim takes of the budget; claims of how long before say how many will come; what is a pause.
+        # How much of the budget a claim uses; for how long past claims predict the next ones; how long a pause is.
         self._step_ms, self._looked_at_ms, self._pause_ms = STEP_MS, AHEAD_MS, PAUSE_MS
 
     def claimed(self, now_ms: int, messages: int) -> None:
-        """Somebody is given so many messages."""
+        """Count a claim of so many messages."""
         full = now_ms - max(PER_SECOND * STEP_MS, 2 * self._step_ms)
         used = full if self._used_until_ms is None else max(self._used_until_ms, full)
         self._used_until_ms = min(used + self._step_ms, now_ms)
         self._is_hurried = self.is_hurried(now_ms) or self._used_until_ms > now_ms - self._step_ms
         self._last_claim_ms = now_ms
-        # The last step that is not over counts together.
+        # Claims within the same step count together.
         if self._recent and self._recent[-1][0] > now_ms - STEP_MS:
             began_ms, before = self._recent.pop()
             self._recent.append((began_ms, before + messages))
@@ -52,13 +53,13 @@ class ClaimPace:
             self._recent = [each for each in self._recent if each[0] > behind_ms] + [(now_ms, messages)]
 
     def recording(self, now_ms: int, *, for_claims: bool) -> None:
-        """A record goes on its way. `for_claims`: it tells of nothing else."""
+        """Note that a record is on its way. `for_claims`: it exposes messages for claims, and has nothing else."""
         self._recording_since_ms = now_ms
         if for_claims:
             self._last_record_ms = now_ms
 
     def recorded(self, now_ms: int) -> None:
-        """It is stored."""
+        """Note that the record is stored."""
         took_ms = now_ms - self._recording_since_ms
         known_ms = took_ms if self._record_ms is None else self._record_ms
         self._record_ms = known_ms + (took_ms - known_ms) / 4

@@ -1,7 +1,7 @@
-"""What the coordinator of a queue group decides: who gets which messages, and which acks hold.
+"""The decisions of a queue group's coordinator: which consumer gets which messages, and which acks hold.
 
 The protocol is that of `model/claims.py` and docs/design.md §12. A decision becomes part of the next record. It counts,
-and is answered, once the record is stored; until then nobody decides about the same messages (`undecided`).
+and is answered, once the record is stored. Until then no other decision about the same messages is made (`undecided`).
 """
 
 from collections import Counter
@@ -37,22 +37,22 @@ from groups.records import (
 LEASE_RAN_OUT, COORDINATOR_GONE = "lease-expired", "coordinator-gone"
 MOST_REASON_CHARS = 500
 MOST_RANGES = 256
-"""A claim has so many ranges at the most: its name stays short, and what is decided about it takes no long turn."""
+"""A claim has at most so many ranges: its name stays short, and a decision about it takes no long turn."""
 
 
 class Verdict(Enum):
-    """What becomes of an ack, a release or an extension of messages."""
+    """The result of an ack, a release or an extension of messages."""
 
     ACCEPTED = "accepted"
     """It holds, and did so before."""
     LOST = "lost"
-    """The claim is over: the messages are with somebody else, or will be, or are done."""
+    """The claim is over: another consumer has the messages, or will get them, or they are done."""
     LATER = "later"
     """It is part of the next record, and holds once that is stored."""
     WAIT = "wait"
     """A record about them is on its way: ask again when it is stored."""
     NEWER = "newer"
-    """Another coordinator has handed them out: this one does not own the log any more, and cannot tell."""
+    """Another coordinator has handed them out. This one does not own the log any more, and cannot decide."""
 
 
 class Outcome(NamedTuple):
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 class GivingBack(NamedTuple):
-    """Why messages are given back. `dead` ones are given up; `untouched` ones never are, since nobody has tried."""
+    """Why messages are given back. `dead` ones are given up; `untouched` ones never are: no consumer has tried them."""
 
     reason: str
     dead: bool = False
@@ -90,7 +90,7 @@ class Grant(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Messages, as ranges by segment, that are handed out once the record which exposes them is stored."""
+    """Messages, as ranges by segment. They are handed out once the record that exposes them is stored."""
 
     ranges: list[tuple[int, list[tuple[int, int]]]]
 
@@ -104,10 +104,10 @@ class Aside(NamedTuple):
 class _Live:
     """A segment in the coordinator's memory, beside its progress.
 
-    `again` and `fresh` rest, and wait only for somebody to claim them: `again` was delivered before, `fresh` was not.
-    `reserve` is exposed on record and with nobody: it may be handed out at once. `unknown` is exposed, and may have
-    been handed out by the coordinator before. `undecided`: a record about them is on its way. Everything below
-    `reached` was looked at; its record may be on its way as well.
+    `again` and `fresh` rest, and only wait for a claim: `again` was delivered before, `fresh` was not. `reserve` is
+    exposed on record, and no consumer has it: it may be handed out at once. `unknown` is exposed, and the coordinator
+    before may have handed it out. `undecided`: a record about them is on its way. Everything below `reached` was looked
+    at; its record may be on its way as well.
     """
 
     reached: int
@@ -119,33 +119,34 @@ class _Live:
 
     @property
     def sets(self) -> tuple[OffsetSet, ...]:
-        """All about which somebody may decide, and that nobody has leased from this coordinator."""
+        """All messages that may be decided about, and that no consumer has leased from this coordinator."""
         return self.again, self.fresh, self.reserve, self.unknown
 
 
 class QueueClaims:
-    """The decisions about one queue group. `now_ms` is a clock that nobody sets, `wall_ms` the time of day.
+    """The decisions about one queue group. `now_ms` is a monotonic clock, `wall_ms` the time of day.
 
-    `news` is the record in the making: `take_news` gives it away to be stored, `stored` tells that it is. Between the
-    two there is at most one record.
+    `news` is the record in the making: `take_news` returns it to be stored, `stored` notes that it is stored. Between
+    the two there is at most one record.
     """
 
     def __init__(self, progress: QueueProgress, *, now_ms: int) -> None:
-        """Begin with what the records tell.
+        """Begin with the state of the records.
 
-        If the last of them are the leases of a handover, they tell all there is. Otherwise everything that is exposed
-        may be with a consumer: nobody gets it before the longest lease has run out. What rests is with nobody.
+        If the last of them are the leases of a handover, they are complete. Otherwise a consumer may have any message
+        that is exposed: no other one gets it before the longest lease has run out. No consumer has a message that
+        rests.
         """
         self.progress = progress
         self.leases = Leases()
         self._live: dict[int, _Live] = {}
         self._news = Progress(at=0)
         self._is_storing = False
-        # Also of those that are given up in records which are not stored yet.
+        # Also past those of messages that are given up in records not stored yet.
         self._next_sequence = progress.next_sequence
         self._newest_segment = max(progress.segments, default=-1)
         self._waits_until_ms: int | None = None
-        # What rests after a delivery, and is set aside by the next record.
+        # Messages that rest after a delivery, and that the next record sets aside.
         self._again_aside_count = 0
         clean = progress.leases is not None
         for segment, each in progress.segments.items():
@@ -159,11 +160,11 @@ class QueueClaims:
             self._waits_until_ms = now_ms + progress.longest_lease_ms
         self._lines = KeyLines() if progress.settings.order == "key" else None
         self.fresh_part = 1.0
-        """Which part of the messages below the last horizon could be handed out at once, in the order of keys."""
+        """The part of the messages below the last horizon that could be handed out at once, in the order of keys."""
         self.must_learn = self._lines is not None and any(each.unfinished() for each in progress.segments.values())
 
     def _take_over_leases(self, leases: Iterable[Leased], now_ms: int) -> None:
-        """They run on. Those that have no name are not known to the coordinator that has written them either."""
+        """Let these leases run on. The coordinator that has written those without a name does not know their claims."""
         for leased in leases:
             live, until_ms = self._live.get(leased.segment), now_ms + max(leased.left_ms, 0)
             if live is not None:
@@ -206,7 +207,7 @@ class QueueClaims:
 
     @property
     def _held_count(self) -> int:
-        """How many messages are with consumers, as far as that is known, or have a record about them on its way."""
+        """How many messages consumers have, as far as that is known, or have a record about them on its way."""
         return self.leases.count + sum(len(live.unknown) + len(live.undecided) for live in self._live.values())
 
     @property
@@ -217,7 +218,7 @@ class QueueClaims:
 
     @property
     def room(self) -> int:
-        """How many messages more may be with consumers."""
+        """How many more messages consumers may have."""
         return max(self.progress.settings.max_in_flight - self._held_count, 0)
 
     @property
@@ -226,10 +227,10 @@ class QueueClaims:
         return max(self.progress.settings.max_in_flight - self.undone_count, 0)
 
     def running(self, now_ms: int) -> dict[str, int]:
-        """The messages that were handed out and whose leases run, by consumer: what `in_flight` of the group tells.
+        """The messages with a running lease, by consumer: the `in_flight` of the group.
 
-        Those that the coordinator before may have handed out are nobody's by name. What was given back, has run out or
-        rests is none of them, though `max_in_flight` counts it.
+        Messages that the coordinator before may have handed out have no consumer's name. Messages that were given back,
+        have run out or rest are not counted, though `max_in_flight` counts them.
         """
         running = self.leases.running(now_ms)
         if self._waits_until_ms is not None and now_ms < self._waits_until_ms:
@@ -240,7 +241,7 @@ class QueueClaims:
 
     @property
     def may_be_leased(self) -> bool:
-        """Whether somebody may have messages whose leases run, also those of the coordinator before."""
+        """Whether consumers may have messages with a running lease, also from the coordinator before."""
         return bool(self.leases.count) or any(live.unknown for live in self._live.values())
 
     @property
@@ -251,7 +252,7 @@ class QueueClaims:
 
     @property
     def reserve_count(self) -> int:
-        """How many messages are exposed on record, and with nobody."""
+        """How many messages are exposed on record, while no consumer has them."""
         return sum(len(live.reserve) for live in self._live.values())
 
     @property
@@ -277,15 +278,15 @@ class QueueClaims:
     # -- handing out ---------------------------------------------------------------------------------------
 
     def set_aside(self, most: int) -> Aside:
-        """Have the next record expose messages, `most` at the most: first what was delivered before.
+        """Let the next record expose messages, at most `most`: first those that were delivered before.
 
-        They are handed out by `lease`, or `put_back`, once it is stored. No more are with consumers at a time than
-        `max_in_flight`, and nothing comes for the first time while so many are not done. In the order of keys, a
-        message comes only if all that stand ahead of it are done, or come with it.
+        They are handed out by `lease`, or `put_back`, once it is stored. Consumers never have more than `max_in_flight`
+        at a time, and no message is handed out for the first time while so many are not done. In the order of keys, a
+        message comes only if all messages ahead of it are done, or come with it.
         """
         gone = Counter[int]()
         most = min(most, self.room)
-        # What is exposed is never more than what may be with consumers, also to whoever comes next.
+        # Never exposes more than consumers may have, also for the coordinator that comes next.
         again = self._take_from("again", min(most, self.room - self.reserve_count), gone)
         reserve = self._take_from("reserve", most - again.message_count, gone)
         self._again_aside_count += again.message_count
@@ -303,28 +304,28 @@ class QueueClaims:
         self._live[segment].undecided.add_all(ranges)
 
     def hand_out(self, most: int, until_ms: int, *, scattered: bool = False, consumer: str = "") -> list[Grant]:
-        """Lease messages of the reserve to a consumer at once, `most` at the most. Otherwise as `set_aside`."""
+        """Lease messages of the reserve to a consumer at once, at most `most`. Otherwise as `set_aside`."""
         aside = self._take_from("reserve", min(most, self.room), Counter[int]())
         return self.lease(aside, until_ms, scattered=scattered, consumer=consumer)
 
     def lease(self, aside: Aside, until_ms: int, *, scattered: bool = False, consumer: str = "") -> list[Grant]:
-        """Lease messages to a consumer, now that the record is stored which exposes them.
+        """Lease messages to a consumer, now that the record that exposes them is stored.
 
-        If they may be `scattered`, those of a segment that are handed out for as many times are one claim, also where
+        If they may be `scattered`, the messages of a segment with the same number of deliveries are one claim, even if
         others lie between them.
         """
         lease = partial(self._lease_scattered if scattered else self._lease_each, consumer=consumer)
         return [grant for segment, ranges in aside.ranges for grant in lease(segment, ranges, until_ms)]
 
     def put_back(self, aside: Aside) -> None:
-        """Whoever has asked for them is gone: they are exposed on record, and with nobody."""
+        """Return messages whose consumer is gone: they are exposed on record, and no consumer has them."""
         for segment, ranges in aside.ranges:
             self._live[segment].reserve.add_all(ranges)
 
     def withdraw(self) -> None:
-        """Have the reserve rest again, once that is stored: it was not handed out, whoever comes next.
+        """Let the reserve rest again, once that is stored: the next coordinator then knows that it was not handed out.
 
-        Until then nobody gets it. Stopped before it is stored, the next coordinator takes it for handed out.
+        Until then no consumer gets it. Stopped before it is stored, the next coordinator takes it for handed out.
         """
         for segment, live in self._live.items():
             for start, stop in live.reserve.ranges():
@@ -348,7 +349,7 @@ class QueueClaims:
         return aside
 
     def _in_order(self, segment: int, offsets: OffsetSet, most: int, gone: "Counter[int]") -> list[tuple[int, int]]:
-        """Take up to `most` messages that are next of their keys. Those that are not wait aside."""
+        """Take up to `most` messages that are next of their keys. The others wait aside."""
         assert self._lines is not None
         taken: list[int] = []
         aside: list[int] = []
@@ -364,9 +365,9 @@ class QueueClaims:
     def _lease_each(
         self, segment: int, taken: Sequence[tuple[int, int]], until_ms: int, *, consumer: str
     ) -> list[Grant]:
-        """Each range is a claim.
+        """Lease each range as a claim.
 
-        Whoever claims is told no less deliveries than there were: the last that is over is stored.
+        A consumer never sees a lower number of deliveries than there were: the last delivery that is over is stored.
         """
         grants: list[Grant] = []
         for start, stop in taken:
@@ -380,8 +381,8 @@ class QueueClaims:
     ) -> list[Grant]:
         """As `_lease_each`, but many ranges are a claim, which has the name of the first.
 
-        No other claim has that name: a message is handed out once as a delivery, unless nobody has seen it. Then nobody
-        has seen what lies behind it in its claim either, and nothing is left of that.
+        No other claim has that name. A message is handed out once for each delivery, unless no consumer has seen it.
+        Then no consumer has seen the messages behind it in its claim either, and nothing is left of that claim.
         """
         by_delivery: dict[int, list[tuple[int, int]]] = {}
         for start, stop in taken:
@@ -397,12 +398,12 @@ class QueueClaims:
         return grants
 
     def take_back(self, grant: Grant, start: int) -> None:
-        """Nobody has seen what lies from `start` on, so it was not handed out: the next to get it has that delivery."""
+        """Take back messages from `start` on. No consumer has seen them, so their next delivery has the same number."""
         for first, behind in self.leases.take(grant.claim, start, grant.stop):
             self._live[grant.segment].reserve.add(first, behind)
 
     def lose(self, grant: Grant, start: int, stop: int) -> None:
-        """Messages that were to be handed out are gone: retention or a repair has removed them."""
+        """Note that messages to be handed out are gone: retention or a repair has removed them."""
         for first, behind in self.leases.take(grant.claim, start, stop):
             self._news.skipped.append(Done(grant.segment, first, behind))
             self._decide(grant.segment, first, behind)
@@ -420,10 +421,10 @@ class QueueClaims:
         skipped: Sequence[Done] = (),
         passed: Sequence[Done] = (),
     ) -> None:
-        """Have messages below `horizon` wait for a claim, but for what is delayed, has expired or is gone.
+        """Let messages below `horizon` wait for a claim, except those that are delayed, have expired or are gone.
 
-        `start` is where the group begins in the segment, if it is new to it. What is `passed` is of other members of a
-        topic group: it is done with the horizon, and there is nothing to decide about it, since nobody gets a claim.
+        `start` is where the group begins in the segment, if it is new to it. `passed` messages belong to other members
+        of a topic group: they are done with the horizon, and need no decision, since no consumer gets a claim on them.
         """
         live = self._live.setdefault(segment, _Live(start))
         self._newest_segment = max(self._newest_segment, segment)
@@ -437,7 +438,7 @@ class QueueClaims:
         live.fresh.remove_all((each[1], each[2]) for each in (*rested, *expired, *skipped, *passed))
 
     def leave(self, segment: int) -> None:
-        """The segment is sealed, and handed out to its end."""
+        """Note that the segment is sealed, and handed out to its end."""
         self._news.left.append(segment)
 
     # -- acks, releases, extensions ------------------------------------------------------------------------
@@ -470,9 +471,9 @@ class QueueClaims:
         return outcomes
 
     def extend(self, claim: Claim, start: int, stop: int, until_ms: int) -> list[Outcome]:
-        """Have the lease of messages of a claim run until then. Nothing of it is stored: a lease is memory alone.
+        """Let the lease of messages of a claim run until then. Nothing of it is stored: a lease is only in memory.
 
-        A claim that the coordinator before has handed out is taken up: its delivery is nobody else's.
+        A claim that the coordinator before has handed out is taken up: no other consumer has its delivery.
         """
         consumer = self.leases.consumer_of(claim)
         leased = OffsetSet(self.leases.take(claim, start, stop))
@@ -490,7 +491,7 @@ class QueueClaims:
     def _take(
         self, claim: Claim, start: int, stop: int, recent: RecentDecisions
     ) -> tuple[list[Outcome], list[tuple[int, int]]]:
-        """Decide about messages of a claim: the verdicts, and the ranges about which the next record has to tell."""
+        """Decide about messages of a claim: the verdicts, and the ranges that the next record must have."""
         found = self.leases.take(claim, start, stop)
         if found == [(start, stop)]:
             self._decide(claim.segment, start, stop)
@@ -508,9 +509,9 @@ class QueueClaims:
         return outcomes, taken
 
     def _verdicts(self, claim: Claim, start: int, stop: int, recent: RecentDecisions | None) -> Iterator[Outcome]:
-        """About messages that are not leased by the claim, as far as this coordinator knows.
+        """Verdicts on messages that are not leased by the claim, as far as this coordinator knows.
 
-        What is among the `recent` ones was decided in the same way: the request is a repeat.
+        Those among the `recent` ones were decided in the same way: the request is a repeat.
         """
         live, progress = self._live.get(claim.segment), self.progress.segments.get(claim.segment)
         undecided = live.undecided if live is not None else OffsetSet()
@@ -525,7 +526,7 @@ class QueueClaims:
                 if each.inside:
                     yield Outcome(each.start, each.stop, Verdict.ACCEPTED)
                 elif live is None or progress is None:
-                    # Either it is finished, or this coordinator has not heard of it.
+                    # Either it is finished, or this coordinator does not know it.
                     verdict = Verdict.NEWER if claim.segment > self._newest_segment else Verdict.LOST
                     yield Outcome(each.start, each.stop, verdict)
                 else:
@@ -534,7 +535,7 @@ class QueueClaims:
     # -- time ----------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """End the deliveries whose time is over, and what rests that is due."""
+        """End deliveries whose time is over, and free resting messages that are due."""
         for claim, ranges in self.leases.run_out(now_ms):
             for start, stop in ranges:
                 self._end_by_time(claim.segment, start, stop, claim.delivery, wall_ms, LEASE_RAN_OUT)
@@ -549,7 +550,7 @@ class QueueClaims:
                 progress.come_due(wall_ms)
 
     def _end_unknown(self, wall_ms: int) -> None:
-        """The leases of the coordinator before have run out, whatever they were: that counts against no message."""
+        """End the leases of the coordinator before: all have run out by now. That counts against no message."""
         for segment, live in self._live.items():
             unknown, live.unknown = live.unknown, OffsetSet()
             for start, stop in unknown.ranges():
@@ -563,7 +564,7 @@ class QueueClaims:
         self._end(segment, start, stop, delivery, GivingBack(reason), due_ms=due_ms)
 
     def _end(self, segment: int, start: int, stop: int, delivery: int, why: GivingBack, *, due_ms: int) -> None:
-        """Have the next record tell that a delivery is over, or that the messages are given up."""
+        """Let the next record say that a delivery is over, or that the messages are given up."""
         due_ms = due_ms or AT_ONCE_MS
         if why.untouched:
             self._news.untouched.append(Untouched(segment, start, stop))
@@ -580,13 +581,13 @@ class QueueClaims:
     # -- dead letters --------------------------------------------------------------------------------------
 
     def to_bury(self) -> list[Dying]:
-        """What is given up and whose dead letters are not known to be stored."""
+        """Messages that are given up, and whose dead letters are not known to be stored."""
         return [
             each for each in self.progress.dying if not self._live[each.segment].undecided.within(each.start, each.stop)
         ]
 
     def bury(self, dying: Dying) -> None:
-        """The dead letters of these messages are stored."""
+        """Note that the dead letters of these messages are stored."""
         self._news.dead.append(Done(dying.segment, dying.start, dying.stop))
         self._decide(dying.segment, dying.start, dying.stop)
 
@@ -612,7 +613,7 @@ class QueueClaims:
         return replace(news, at=wall_ms)
 
     def _have_rest(self, news: Progress) -> None:
-        """Have everything rest that lies below the new horizons, and which the same record does not expose."""
+        """Let all messages below the new horizons rest, except those that the same record exposes."""
         looked_at: dict[int, OffsetSet] = {}
         for segment, start, horizon in news.reached:
             known = self.progress.segments.get(segment)
@@ -640,13 +641,13 @@ class QueueClaims:
             news.rested.extend(Rested(segment, *each, AT_ONCE_MS) for each in offsets.ranges())
 
     def stored(self, news: Progress) -> None:
-        """The record is stored. From here on its decisions count, and its messages can be decided about again."""
+        """Note that the record is stored. From here on its decisions count, and its messages are free for new ones."""
         self._is_storing = False
         self._again_aside_count = 0
         for segment, start, stop, due_ms in news.rested:
             known = self.progress.segments.get(segment)
             if due_ms == AT_ONCE_MS and known is not None and start < known.horizon:
-                # It was withdrawn. What is new waits to be claimed already.
+                # It was withdrawn. What is new waits for a claim already.
                 self._live[segment].fresh.add(start, stop)
         self.progress.apply(news)
         for ended in news.ended:
@@ -661,13 +662,13 @@ class QueueClaims:
                 del self._live[segment]
 
     def _move_lines_on(self, lines: KeyLines, news: Progress) -> None:
-        """Whoever stood behind messages that are done may be next: only now, since only now they are."""
+        """Let messages behind those that are done be next: only now, since only now those are done."""
         done = ((each[0], each[1], each[2]) for each in (*news.acked, *news.dead, *news.expired, *news.skipped))
         for segment, following in lines.done(done).items():
             self._free(segment, following)
 
     def _free(self, segment: int, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have these, who have stood behind others, handed out: as records tell, or will, whether they rest."""
+        """Make messages that waited behind others available: the records say, or will, whether they rest."""
         live, known = self._live[segment], self.progress.segments.get(segment)
         begin = 0 if known is None else known.horizon
         again = [] if known is None else known.free_again
@@ -682,7 +683,7 @@ class QueueClaims:
     def written_down(self, now_ms: int) -> list[Leased]:
         """Everything handed out that is not over, for a coordinator to which this one hands over.
 
-        What the one before may have handed out is part of it, for as long as that may run.
+        Includes messages that the coordinator before may have handed out, for as long as their leases may run.
         """
         found = self.leases.written_down(now_ms)
         left_ms = 0 if self._waits_until_ms is None else self._waits_until_ms - now_ms
@@ -693,7 +694,7 @@ class QueueClaims:
         return found
 
     def _decide(self, segment: int, start: int, stop: int) -> None:
-        """Until the next record is stored, nobody else decides about these."""
+        """Keep these from other decisions until the next record is stored."""
         live = self._live[segment]
         live.undecided.add(start, stop)
         for offsets in live.sets:
@@ -701,9 +702,9 @@ class QueueClaims:
 
 
 def _of_another(live: _Live, progress: SegmentProgress, claim: Claim, start: int, stop: int) -> Iterator[Outcome]:
-    """Messages that this coordinator has not handed out by the claim, or which are over.
+    """Verdicts on messages that this coordinator has not handed out by the claim, or that are over.
 
-    A delivery that is not over, and not of the coordinator before, is one of the next coordinator's.
+    A delivery that is not over, and not from the coordinator before, comes from the next coordinator.
     """
     for done in progress.done.parts(start, stop):
         if done.inside:

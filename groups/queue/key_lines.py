@@ -1,4 +1,4 @@
-"""Who is next of each key: messages of one key are handed out one after the other (`order: key`)."""
+"""Which message is next of each key: messages of one key are handed out one after the other (`order: key`)."""
 
 from array import array
 from bisect import bisect_left
@@ -11,8 +11,8 @@ from groups.offset_set import OffsetSet, ranges_of
 KEY_BATCH = 100
 """One claim has at most so many messages of a key.
 
-A coordinator that takes over without leases relies on it: of each key, only the first so many may be with a consumer.
-So it never grows.
+A coordinator that takes over without leases relies on it: of each key, a consumer may have only the first so many. So
+it never grows.
 """
 MOST_UNFINISHED = 1_000_000
 """A group looks no further ahead than so many messages that are not done."""
@@ -35,15 +35,15 @@ class _Line:
         self._places.extend(places)
 
     def index(self, place: int) -> int:
-        """How many are ahead of it."""
+        """How many messages are ahead of it."""
         return bisect_left(self._places, place, self._head) - self._head
 
     def first(self, count: int) -> "array[int]":
-        """So many from the head of the line, or all."""
+        """So many messages from the head of the line, or all."""
         return self._places[self._head : self._head + count]
 
     def remove(self, place: int) -> None:
-        """It is done."""
+        """Remove a message that is done."""
         index = bisect_left(self._places, place, self._head)
         if index == self._head:
             self._head += 1
@@ -57,7 +57,7 @@ class _Line:
 class KeyLines:
     """All messages of a group that are not done, in a line for each key. Messages without a key stand in none.
 
-    Whoever stands behind another one waits in `parked`, by segment. Of all others that have a key, `_key_of` tells it.
+    Messages behind others wait in `parked`, by segment. `_key_of` has the key of all others that have one.
     """
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ class KeyLines:
     def add(
         self, segment: int, offset: int, keys: Sequence[bytes | str | None], may_wait: OffsetSet
     ) -> list[tuple[int, int]]:
-        """The messages from `offset` on join the lines of their keys; the ranges of those that wait aside from now on.
+        """Add the messages from `offset` on to the lines of their keys; returns the ranges that wait aside from now on.
 
-        Only who is among the first of a line may be handed out. Whoever is behind them waits, if `may_wait` has him: so
-        nobody has to look at him again and again. Those of a key are added in their order: a segment's from its first
-        to its last, successors after predecessors.
+        Only the first messages of a line may be handed out. Those behind them wait if `may_wait` has them, so that they
+        are not looked at again and again. The messages of a key are added in their order: a segment's from its first to
+        its last, successors after predecessors.
         """
         number = self._number(segment, 0)
         places: dict[bytes | str, list[int]] = {}
@@ -118,13 +118,13 @@ class KeyLines:
         return True
 
     def park(self, segment: int, offsets: Sequence[int]) -> None:
-        """These wait until all who stand ahead of them are done."""
+        """Let these wait until all messages ahead of them are done."""
         for offset in offsets:
             self._key_of.pop(self._number(segment, offset), None)
         self.parked.setdefault(segment, OffsetSet()).add_all(ranges_of(offsets))
 
     def done(self, ranges: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
-        """These are done, as (segment, start, stop); who may be next by that, and waits no more, by segment."""
+        """Note that (segment, start, stop) are done; returns those that may be next and wait no more, by segment."""
         changed: set[int] = set()
         for segment, start, stop in ranges:
             number = self._number(segment, 0)
@@ -153,7 +153,7 @@ class KeyLines:
         for place in line.first(KEY_BATCH):
             segment, offset = self._place(place)
             if offset not in self.parked.get(segment, ()):
-                # Whoever is ahead was handed out, rests, or is ready: it is waited for.
+                # The message ahead was handed out, rests, or is ready: this one waits for it.
                 return
             yield place
 

@@ -1,4 +1,4 @@
-"""What is handed out and not over, in the coordinator's memory."""
+"""The messages that are handed out and not over, in the coordinator's memory."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class RunOut(NamedTuple):
 
 @dataclass(slots=True)
 class _Lease:
-    """What is left of a claim of a `consumer`, by the time until which it is valid (ms of a clock that nobody sets)."""
+    """The rest of a claim of a `consumer`, and the time until which it is valid (ms of a monotonic clock)."""
 
     consumer: str
     until_ms: dict[int, OffsetSet] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class _Lease:
 class Leases:
     """All leases of a group. Times are ms of a monotonic clock.
 
-    `held` are the messages that each consumer has, by the name that it gives itself; "" for those that give none.
+    `held` counts each consumer's messages, by the consumer's name for itself; "" for those without one.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Leases:
         self.held: dict[str, int] = {}
 
     def add(self, claim: Claim, ranges: Iterable[tuple[int, int]], until_ms: int, consumer: str = "") -> None:
-        """Have these messages of a claim leased until then. What is left of one is its consumer's."""
+        """Lease these messages of a claim until then. The rest of a known claim stays with its consumer."""
         lease = self._leases.get(claim)
         if lease is None:
             lease = self._leases[claim] = _Lease(consumer)
@@ -57,12 +57,12 @@ class Leases:
         self._count(lease, len(offsets) - before)
 
     def consumer_of(self, claim: Claim) -> str:
-        """Who has what is left of a claim; "" if that is not known."""
+        """The consumer that has the rest of a claim; "" if that is not known."""
         lease = self._leases.get(claim)
         return "" if lease is None else lease.consumer
 
     def take(self, claim: Claim, start: int, stop: int) -> list[tuple[int, int]]:
-        """End the lease of `[start, stop)`; the ranges of it that were leased by this claim."""
+        """End the lease of `[start, stop)`; returns the ranges of it that this claim had leased."""
         lease = self._leases.get(claim)
         if lease is None:
             return []
@@ -96,7 +96,7 @@ class Leases:
         return True
 
     def running(self, now_ms: int) -> dict[str, int]:
-        """The messages whose leases run by now, by consumer, as `held`: without those that wait for `run_out`."""
+        """The messages with a lease that still runs, by consumer, as `held`: without those that wait for `run_out`."""
         running = dict(self.held)
         next_end_ms = self.next_end_ms()
         if next_end_ms is None or next_end_ms > now_ms:
@@ -134,7 +134,7 @@ class Leases:
         ]
 
     def ranges(self, segment: int) -> list[tuple[int, int]]:
-        """What is leased of a segment."""
+        """The leased messages of a segment."""
         return sorted(
             each
             for claim, lease in self._leases.items()

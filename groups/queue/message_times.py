@@ -10,14 +10,14 @@ _TICK_MS = 100
 
 
 class Timed(NamedTuple):
-    """A message that is not simply to be handed out: it is due at `due_ms`, or has expired (`due_ms` is None)."""
+    """A message that needs more than a claim: it is due at `due_ms`, or has expired (`due_ms` is None)."""
 
     row: int
     due_ms: int | None
 
 
 class Times(NamedTuple):
-    """When a message may be handed out, and when it has expired, in ms of the epoch; None: its headers do not tell."""
+    """When a message is due, and when it expires, in ms of the epoch; None if its headers do not say."""
 
     due_ms: int | None
     expires_ms: int | None
@@ -27,14 +27,15 @@ class Times(NamedTuple):
         return self.due_ms is not None and self.due_ms > now_ms
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether nobody gets it any more."""
+        """Whether no consumer gets it any more."""
         return self.expires_ms is not None and self.expires_ms <= now_ms
 
 
 def times_of(headers: pa.ChunkedArray) -> dict[int, Times]:
-    """By row, the times that the column `headers` tells; rows without any are left out.
+    """The times in the column `headers`, by row; leaves out rows without any.
 
-    Names are the same in upper and lower case. Times that are not RFC 3339, which earlier versions stored, are none.
+    Names are the same in upper and lower case. Times that are not RFC 3339, which earlier versions stored, do not
+    count.
     """
     if headers.null_count == len(headers):
         return {}
@@ -51,9 +52,9 @@ def times_of(headers: pa.ChunkedArray) -> dict[int, Times]:
 
 
 def timed_rows(headers: pa.ChunkedArray, now_ms: int) -> list[Timed]:
-    """The messages that are delayed or have expired, by the column `headers`. Those that have expired are not delayed.
+    """The messages that are delayed or have expired, by the column `headers`. Expired ones are not delayed.
 
-    Delays are rounded up to a tenth of a second, so that there are only so many different ones.
+    Delays are rounded up to a tenth of a second, so that there are fewer different ones.
     """
     found: list[Timed] = []
     for row, times in times_of(headers).items():

@@ -1,4 +1,4 @@
-"""What the records of a queue group add up to: the one thing that a coordinator which takes over knows."""
+"""The sum of a queue group's records: all that a coordinator knows when it takes over."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ from groups.settings import GroupSettings, recorded_settings
 class SegmentProgress:
     """How far a group is in one segment.
 
-    `[start, horizon)` was looked at. Of that, what rests was not handed out since its last delivery was over: it is
-    exposed before it is handed out, by a record. `resting` has what rests after a delivery by the time at which it is
-    due, `delayed` what rests before the first; what waits only for somebody to claim it is due at `AT_ONCE_MS`. `done`
-    is acked, dead or expired. `dying` is given up, and its dead letters may not be stored. `over` has what is not done
-    by the last delivery that is over; what was never delivered is in none. `untouched` has it by the number of
-    deliveries that do not count.
+    `[start, horizon)` was looked at. Messages of it that rest were not handed out since their last delivery was over: a
+    record exposes them before they are handed out. `resting` has those that rest after a delivery, by the time at which
+    they are due, `delayed` those that rest before the first; those that only wait for a claim are due at `AT_ONCE_MS`.
+    `done` is acked, dead or expired. `dying` is given up, and its dead letters may not be stored. `over` has messages
+    that are not done, by the last delivery that is over; those never delivered are in none. `untouched` has them by the
+    number of deliveries that do not count.
     """
 
     start: int
@@ -61,17 +61,17 @@ class SegmentProgress:
         return _pieces(self.untouched, start, stop)
 
     def spare(self, start: int, stop: int) -> None:
-        """Have the last delivery of these not count."""
+        """Do not count the last delivery of these."""
         for first, behind, number in self.pieces_by_untouched(start, stop):
             _remove_from_all(self.untouched, first, behind)
             self.untouched.setdefault(number + 1, OffsetSet()).add(first, behind)
 
     def dues(self) -> set[int]:
-        """The times at which something that rests is due. What is due at once is not part of it."""
+        """The times at which resting messages are due, except at once."""
         return (self.resting.keys() | self.delayed.keys()) - {AT_ONCE_MS}
 
     def come_due(self, wall_ms: int) -> None:
-        """Have all that is due by now wait only for somebody to claim it."""
+        """Free all messages that are due by now: they only wait for a claim."""
         for sets in (self.resting, self.delayed):
             for due_ms in [each for each in sets if AT_ONCE_MS < each <= wall_ms]:
                 sets.setdefault(AT_ONCE_MS, OffsetSet()).add_all(sets.pop(due_ms).ranges())
@@ -91,12 +91,12 @@ class SegmentProgress:
 
     @property
     def free_again(self) -> list[tuple[int, int]]:
-        """The ranges that were delivered before, and wait only for somebody to claim them."""
+        """The ranges that were delivered before, and only wait for a claim."""
         return self.resting_until(AT_ONCE_MS)
 
     @property
     def free_fresh(self) -> list[tuple[int, int]]:
-        """The ranges that were never delivered, and wait only for somebody to claim them."""
+        """The ranges that were never delivered, and only wait for a claim."""
         return self.delayed_until(AT_ONCE_MS)
 
     def due_at(self, due_ms: int) -> list[tuple[int, int]]:
@@ -104,11 +104,11 @@ class SegmentProgress:
         return sorted(self.resting_until(due_ms) + self.delayed_until(due_ms))
 
     def unfinished(self) -> OffsetSet:
-        """What is below the horizon and not done."""
+        """The messages below the horizon that are not done."""
         return OffsetSet(self.done.without(self.start, self.horizon))
 
     def exposed(self) -> OffsetSet:
-        """What may have been handed out since the last delivery that is over, and is not done or dying."""
+        """Messages that may have been handed out since their last delivery was over, and are not done or dying."""
         found = self.unfinished()
         for offsets in (self.dying, *self.resting.values(), *self.delayed.values()):
             for start, stop in offsets.ranges():
@@ -121,7 +121,7 @@ class SegmentProgress:
         return self.has_left and len(self.done) >= self.horizon - self.start
 
     def finish(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have these done."""
+        """Note that these are done."""
         self.done.add_all(ranges)
         if self.dying or self.over or self.untouched or self.resting or self.delayed:
             self.dying.remove_all(ranges)
@@ -129,20 +129,20 @@ class SegmentProgress:
                 _remove_all_from_all(sets, ranges)
 
     def end(self, start: int, stop: int, delivery: int) -> None:
-        """Have a delivery over."""
+        """Note that a delivery is over."""
         _remove_from_all(self.over, start, stop)
         self.over.setdefault(delivery, OffsetSet()).add(start, stop)
 
     def rest(self, start: int, stop: int, due_ms: int) -> None:
-        """Have these, which were delivered, rest until then."""
+        """Let these, which were delivered, rest until then."""
         self.resting.setdefault(due_ms, OffsetSet()).add(start, stop)
 
     def delay(self, ranges: Iterable[tuple[int, int]], due_ms: int) -> None:
-        """Have these, which were never delivered, rest until then."""
+        """Let these, which were never delivered, rest until then."""
         self.delayed.setdefault(due_ms, OffsetSet()).add_all(ranges)
 
     def expose(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have these rest no more."""
+        """Let these rest no more."""
         _remove_all_from_all(self.resting, ranges)
         _remove_all_from_all(self.delayed, ranges)
 
@@ -172,17 +172,17 @@ class SegmentProgress:
             {delivery: OffsetSet.from_plain(bounds) for delivery, bounds in plain["over"]},
             {due_ms: OffsetSet.from_plain(bounds) for due_ms, bounds in plain["resting"]},
             {due_ms: OffsetSet.from_plain(bounds) for due_ms, bounds in plain["delayed"]},
-            # Coordinators of earlier versions did not tell these apart.
+            # Coordinators of earlier versions did not distinguish these.
             {number: OffsetSet.from_plain(bounds) for number, bounds in plain.get("untouched", ())},
         )
 
 
 class QueueProgress:
-    """A queue group as its records tell it.
+    """A queue group as its records describe it.
 
     `dying` are the messages whose dead letters may not be stored, as they were given up. `next_sequence` is that of the
     next dead letter. `longest_lease_ms`: no lease that may still run is longer. `leases` are those of a handover, if it
-    is the last record; else None. `source` is where the group's messages are, if not in a topic of its own.
+    is the last record; else None. `source` is where the group's messages are, if they are not in a topic of its own.
     """
 
     __slots__ = (
@@ -217,7 +217,7 @@ class QueueProgress:
         self.leases: list[Leased] | None = []
 
     def configure(self, settings: GroupSettings) -> None:
-        """Have other settings from now on."""
+        """Use other settings from now on."""
         self.settings, self.leases = settings, None
         self.longest_lease_ms = max(self.longest_lease_ms, settings.lease_ms)
 
@@ -229,21 +229,21 @@ class QueueProgress:
         return fresh
 
     def hand_over(self, record: Leases) -> None:
-        """The coordinator has written its leases down, and hands out nothing more."""
+        """Note that the coordinator has written its leases down, and hands out nothing more."""
         self.leases = record.leases
 
     def take(self) -> None:
-        """Another coordinator has begun."""
+        """Note that another coordinator has begun."""
         self.leases = None
 
     def redrive(self, record: Redriving | Redriven) -> None:
-        """Dead letters are to be published again, or are published."""
+        """Note that dead letters are to be published again, or are published."""
         self.leases = None
         self.redrives.add(record)
 
     @property
     def has_errands(self) -> bool:
-        """Whether there are messages to publish, though nobody asks for them."""
+        """Whether there are messages to publish although no client asks for them."""
         return bool(self.dying) or self.redrives.pending is not None
 
     @property
@@ -254,11 +254,11 @@ class QueueProgress:
         return any(each.exposed() for each in self.segments.values())
 
     def positions(self) -> dict[int, int]:
-        """From where on nothing was handed out, by segment."""
+        """The offset from which on nothing was handed out, by segment."""
         return {segment: each.horizon for segment, each in self.segments.items() if not each.has_left}
 
     def apply(self, news: Progress) -> None:
-        """Add a record up. Its parts hold together, so their order counts only within the group's rules."""
+        """Add a record. All parts of it hold from the same moment, so their order counts only by the group's rules."""
         self.leases = None
         for reached in news.reached:
             self._reach(reached)

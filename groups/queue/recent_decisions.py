@@ -1,4 +1,4 @@
-"""Of which delivery messages were acked or given back, for as long as somebody may repeat what was not answered."""
+"""By which delivery messages were acked or given back, as long as consumers may repeat a request without an answer."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,10 +16,10 @@ KEPT_MS = 60_000
 class RecentDecisions:
     """Acks, or releases, of the last lease time and of `KEPT_MS` at least, and of twice that at most.
 
-    They count from when they are stored: the store may have refused their record for minutes, while consumers repeated
-    them. The next record tells when that was, since it was made afterwards. So those of the last record, in `_last`, do
-    not age. The others are in two generations, of which the older one goes. One that is empty is None: most groups are
-    idle.
+    Their time counts from when they are stored: the store may have refused their record for minutes, while consumers
+    repeated them. The next record shows when that was, since it was made afterwards. So those of the last record, in
+    `_last`, do not age. The others are in two generations; the older one is dropped as a whole. An empty one is None:
+    most groups are idle.
     """
 
     __slots__ = ("_began_ms", "_last", "_newest", "_older")
@@ -31,7 +31,7 @@ class RecentDecisions:
         self._older: _Generation | None = None
 
     def rotate(self, now_ms: int, lease_ms: int) -> None:
-        """A record that was made at that time follows: forget what is older. What it tells is added afterwards."""
+        """Forget older decisions, as a record made at that time follows. Its own decisions are added afterwards."""
         lease_ms = max(lease_ms, KEPT_MS)
         if now_ms - self._began_ms >= 2 * lease_ms:
             self._newest = self._older = None
@@ -42,13 +42,13 @@ class RecentDecisions:
         self._newest, self._last = _together(self._newest, self._last), None
 
     def add(self, segment: int, delivery: int, ranges: Iterable[tuple[int, int]]) -> None:
-        """Note what was decided of a delivery."""
+        """Note the messages that were decided about, by delivery."""
         if self._last is None:
             self._last = {}
         self._last.setdefault((segment, delivery), OffsetSet()).add_all(ranges)
 
     def within(self, segment: int, start: int, stop: int, delivery: int) -> OffsetSet:
-        """Which of `[start, stop)` were decided of that delivery, as far as it is known."""
+        """The offsets of `[start, stop)` that were decided about by that delivery, as far as is known."""
         found = OffsetSet()
         for generation in (self._last, self._newest, self._older):
             known = None if generation is None else generation.get((segment, delivery))
@@ -57,7 +57,7 @@ class RecentDecisions:
         return found
 
     def to_plain(self) -> dict[str, Any]:
-        """For a snapshot. Coordinators of earlier versions know of two generations: to them, the last are new ones."""
+        """For a snapshot. Coordinators of earlier versions know two generations, and take the last for new ones."""
         newest = _together(_together(None, self._newest), self._last)
         return {
             "began_ms": self._began_ms,
@@ -76,7 +76,7 @@ class RecentDecisions:
 
 
 def _together(one: _Generation | None, other: _Generation | None) -> _Generation | None:
-    """What is in either. It is the first, or a copy of the second."""
+    """The offsets in either. Returns the first, or a copy of the second."""
     if other is None:
         return one
     found = {} if one is None else one

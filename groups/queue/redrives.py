@@ -1,4 +1,4 @@
-"""Which dead letters of a group were published to its topic again."""
+"""Records which dead letters of a group were published to its topic again."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -9,11 +9,11 @@ from groups.records import Done, Redriven, Redriving
 
 
 class Redrives:
-    """What a group's records tell of its redrives.
+    """The state of a group's redrives, as its records add up.
 
-    First it is stored which dead letters are redriven, and under which sequence of `producer`; then they are published
-    as one request; then it is stored that they are. Whoever comes next repeats the second step: each is there once. At
-    most one redrive is `pending`. `next_sequence` is that of the next one.
+    A record first names the dead letters that are redriven, and the sequence of `producer` for them. Then they are
+    published as one request. Then a record says that they are. A coordinator that takes over repeats the second step:
+    each message is there once. At most one redrive is `pending`. `next_sequence` is that of the next one.
     """
 
     __slots__ = ("_settled", "next_sequence", "pending", "producer")
@@ -26,9 +26,9 @@ class Redrives:
 
     @property
     def group_id(self) -> str:
-        """What a group's dead letters name it by: its resets leave it as it is, and another group has another one.
+        """The id by which a group's dead letters name it: resets do not change it, and another group has another one.
 
-        It is the id of the group's first incarnation, without what that tells of its maker.
+        It is the id of the group's first incarnation, without the name of its maker.
         """
         return self.producer.partition(".")[0]
 
@@ -44,17 +44,17 @@ class Redrives:
             by_segment.setdefault(segment, OffsetSet()).add(start, stop)
 
     def is_settled(self, topic: str, segment: int, offset: int) -> bool:
-        """Whether a dead letter was redriven, or is to be looked at no more."""
+        """Whether a dead letter was redriven, or is to be skipped from now on."""
         settled = self._settled.get(topic, {}).get(segment)
         return settled is not None and offset in settled
 
     def settled(self, topic: str, segment: int) -> list[tuple[int, int]]:
-        """The letters of a segment that were redriven, or are to be looked at no more."""
+        """The letters of a segment that were redriven, or are to be skipped from now on."""
         settled = self._settled.get(topic, {}).get(segment)
         return [] if settled is None else settled.ranges()
 
     def skip(self, topic: str, segment: int, offset: int) -> int:
-        """The first offset from that one on which is not settled."""
+        """The first offset, from that one on, that is not settled."""
         settled = self._settled.get(topic, {}).get(segment)
         return offset if settled is None else settled.next_outside(offset)
 
@@ -64,7 +64,7 @@ class Redrives:
         return sum(settled.range_count for each in self._settled.values() for settled in each.values())
 
     def forget(self, topic: str, starts: Mapping[int, int]) -> None:
-        """Nothing is left of that topic but segments from these offsets on."""
+        """Forget all of that topic except segments from these offsets on: nothing else is left of it."""
         by_segment = self._settled.get(topic, {})
         for segment, settled in list(by_segment.items()):
             if segment not in starts:

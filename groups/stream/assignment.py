@@ -5,13 +5,13 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
 
 BASE_WEIGHT = 0.1
-"""What a segment weighs without traffic, as a part of the mean: quiet segments are spread by number."""
+"""The weight of a segment without traffic, as a part of the mean: quiet segments are spread by number."""
 WORTHWHILE = 0.2
 """A move has to take at least this part of the mean load from a member. Traffic always changes a little."""
 
 
 def weights_of(segments: Collection[int], rates: Mapping[int, float]) -> dict[int, float]:
-    """What each segment weighs, by the `rates` that are known. An unknown one weighs as much as the mean of these."""
+    """The weight of each segment, by the `rates` that are known. An unknown one weighs as much as their mean."""
     known = [rates[segment] for segment in segments if segment in rates]
     mean = sum(known) / len(known) if known else 0.0
     base = BASE_WEIGHT * mean or 1.0
@@ -21,8 +21,8 @@ def weights_of(segments: Collection[int], rates: Mapping[int, float]) -> dict[in
 def assign(holders: Mapping[int, str | None], weights: Mapping[int, float], members: Collection[str]) -> dict[int, str]:
     """The member that each segment of `holders` is to have; none if there are no members.
 
-    `holders` are those that have a segment now, or had it. A member without any segment gets one as long as another has
-    two. Otherwise a segment moves only if that is worthwhile.
+    `holders` are the members that have a segment now, or had it. A member without any segment gets one as long as
+    another has two. Otherwise a segment moves only if that is worthwhile.
     """
     if not members:
         return {}
@@ -44,7 +44,7 @@ def assign(holders: Mapping[int, str | None], weights: Mapping[int, float], memb
 
 
 class _Share:
-    """What a member is to have, by weight."""
+    """The segments that a member is to have, by weight."""
 
     def __init__(self, member: str) -> None:
         self.member, self.load = member, 0.0

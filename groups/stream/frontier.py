@@ -1,4 +1,4 @@
-"""Where a stream group goes on as segments are sealed, and as retention removes them."""
+"""Where a stream group goes on when segments are sealed, and when retention removes them."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -20,8 +20,8 @@ class Advance(NamedTuple):
 def advance_of(state: TopicState, positions: Mapping[int, int], lives: Mapping[int, Segment] | None = None) -> Advance:
     """How a group goes on from its committed positions. A successor is entered when all predecessors are drained.
 
-    A state that is older than the positions says nothing about them. `lives` are segments that retention has removed as
-    a whole, as they were: of others nobody knows where they ended, so what was skipped of them is not counted.
+    A state that is older than the positions says nothing about them. `lives` are segments that retention has removed
+    whole, as they were. The end of other segments is not known, so messages skipped in them are not counted.
     """
     if any(segment >= state.next_segment for segment in positions):
         return Advance([], [], [])
@@ -41,7 +41,7 @@ def advance_of(state: TopicState, positions: Mapping[int, int], lives: Mapping[i
         for segment, position in reached.items()
         if segment not in positions
     ]
-    # What the group never came to is entered and left at once, so that what was in it is told as skipped.
+    # The group enters and leaves a segment that it never came to at once, so that its messages count as skipped.
     gone = [segment for segment in starts if segment not in positions and segment not in reached]
     entered += [Entered(segment, starts[segment]) for segment in gone if state.segment(segment) is None]
     left = [segment for segment in positions if segment not in reached]

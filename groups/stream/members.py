@@ -1,7 +1,8 @@
-"""What the coordinator of a stream group decides: who is a member, who has which segment, and which commits hold.
+"""The decisions of a stream group's coordinator: its members, which member has which segment, and which commits hold.
 
 The protocol is that of `model/memberships.py` and docs/design.md §12. A decision becomes part of the next record. It
-counts, and is told, once the record is stored; until then nobody decides about the same segment or member.
+counts, and is reported, once the record is stored. Until then no other decision about the same segment or member is
+made.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from groups.stream.progress import StreamProgress, StreamSegment
 
 
 class Verdict(Enum):
-    """What becomes of a heartbeat, a commit, or of leaving."""
+    """The result of a heartbeat, of a commit, or of leaving."""
 
     ACCEPTED = "accepted"
     """It holds, and did so before."""
@@ -28,7 +29,7 @@ class Verdict(Enum):
     WAIT = "wait"
     """A record about it is on its way: ask again when it is stored."""
     NEWER = "newer"
-    """This coordinator has not heard of it. If it can still store a record, there is no such thing."""
+    """This coordinator does not know it. If it can still store a record, there is no such thing."""
 
 
 class Hold(NamedTuple):
@@ -40,16 +41,16 @@ class Hold(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a member has, and what it is to let go: to commit, and then to name as released, as (segment, epoch)."""
+    """The segments that a member has, and those that it must commit and then name as released, as (segment, epoch)."""
 
     holds: list[Hold]
     release: list[tuple[int, int]]
 
 
 class StreamMembers:
-    """The decisions about one stream group. `now_ms` is a clock that nobody sets.
+    """The decisions about one stream group. `now_ms` is a monotonic clock.
 
-    When a member was heard is known here alone. Whoever takes over gives each member a whole session from then on.
+    Only this object knows when it last heard a member. A coordinator that takes over gives each member a whole session.
     """
 
     def __init__(self, progress: StreamProgress, *, now_ms: int) -> None:
@@ -59,12 +60,12 @@ class StreamMembers:
         self._next_start = progress.next_start
         self._until_ms = dict.fromkeys(progress.members, now_ms + progress.longest_session_ms)
         self._heard: set[str] = set()
-        # Which process has made the last start of a member, by what it calls itself.
+        # The process that made the last start of a member, by its name for itself.
         self._processes: dict[str, tuple[int, str]] = {}
-        # Segments that their holders are to let go, and those that they have: by that epoch.
+        # Segments that their holders must release, and those that they have released: under that epoch.
         self._moving: set[int] = set()
         self._released: dict[int, int] = {}
-        # A record is on its way about these.
+        # Members with a record on its way.
         self._undecided_members: set[str] = set()
         self._undecided: set[int] = set()
         self._is_planned = False
@@ -73,15 +74,16 @@ class StreamMembers:
 
     @property
     def count(self) -> int:
-        """How many members there are, with those of whom a record is on its way."""
+        """How many members there are, including those with a record on its way."""
         return len(self.progress.members.keys() | self._undecided_members)
 
     # -- members -------------------------------------------------------------------------------------------
 
     def join(self, member: str, now_ms: int, process: str = "") -> int | None:
-        """Have a member start, or start again; the number of that start. None: wait, a record about it is on its way.
+        """Start a member, or start it again; returns the number of the start. None: wait, a record of it is on its way.
 
-        What the process before has of that name is free once this is stored: it may live on, and is fenced then.
+        The segments of the earlier process of that name are free once this is stored: it may live on, and is fenced
+        then.
         """
         if member in self._undecided_members:
             return None
@@ -93,14 +95,15 @@ class StreamMembers:
         return start
 
     def touch(self, member: str, start: int, now_ms: int) -> None:
-        """A heartbeat has come, though nothing may be answered yet. A session whose end is decided stays over."""
+        """Note a heartbeat, though nothing may be answered yet. A session whose end is decided stays over."""
         if self.progress.members.get(member) == start and member not in self._undecided_members:
             self._hear(member, now_ms)
 
     def is_replaced(self, member: str, start: int, process: str) -> bool:
         """Whether that start of the member is over because another process has joined under its name, and lives.
 
-        A process that repeats a join whose answer was lost replaces itself. Who does not say what it is joins again.
+        A process that repeats a join after a lost answer replaces itself. A process without a name for itself joins
+        again.
         """
         last, by = self._processes.get(member, (0, ""))
         return "" not in (process, by) and by != process and start < last == self.progress.members.get(member)
@@ -108,15 +111,15 @@ class StreamMembers:
     def hear(
         self, member: str, start: int, released: Iterable[tuple[int, int]], now_ms: int, process: str = ""
     ) -> Verdict:
-        """A heartbeat, with the segments that the member has let go, by epoch.
+        """Take a heartbeat, with the segments that the member has released, by epoch.
 
-        It names what it has let go, and does not just leave it out: a heartbeat may be late, and older than what it
-        seems to deny. Under that epoch the member never takes the segment again.
+        It names the released segments, and does not just leave them out: a heartbeat may be late, and older than the
+        epoch that it seems to deny. Under that epoch the member never takes the segment again.
         """
         verdict = self._of_member(member, start)
         if verdict is Verdict.ACCEPTED:
             self._hear(member, now_ms)
-            # Whoever takes over learns it by this.
+            # A coordinator that takes over learns it by this.
             self._processes[member] = (start, process)
             for segment_id, epoch in released:
                 segment = self.progress.segments.get(segment_id)
@@ -126,9 +129,10 @@ class StreamMembers:
         return verdict
 
     def told(self, member: str, start: int) -> Told:
-        """What to answer to a member that `hear` accepts.
+        """The answer to a member that `hear` accepts.
 
-        What is about to be given away is none of its: either it has let that go, or its end is decided, and it waits.
+        It leaves out segments that are about to be given away: either the member has released them, or its end is
+        decided, and it waits.
         """
         told = Told([], [])
         for segment_id, segment in self.progress.segments.items():
@@ -141,7 +145,7 @@ class StreamMembers:
         return told
 
     def leave(self, member: str, start: int) -> Verdict:
-        """The member ends, and has nothing any more."""
+        """End the member, which then has nothing any more."""
         verdict = self._of_member(member, start)
         if verdict is Verdict.ACCEPTED:
             self._end(member, start)
@@ -174,10 +178,10 @@ class StreamMembers:
     # -- commits -------------------------------------------------------------------------------------------
 
     def commit(self, member: str, segment: int, epoch: int, position: int) -> Verdict:
-        """Everything below `position` is done. Only the last epoch of a segment moves it; a repeat is accepted again.
+        """Commit everything below `position`. Only the last epoch of a segment moves it; a repeat is accepted again.
 
-        The epoch says who commits; that another member names it is a mistake. After a session has ended it counts until
-        somebody else gets the segment: no message is lost by that.
+        The epoch identifies the member; another member that names it makes a mistake. After a session has ended, the
+        epoch counts until another member gets the segment: that loses no message.
         """
         if segment in self._undecided:
             return Verdict.WAIT
@@ -192,7 +196,7 @@ class StreamMembers:
         self._undecided.add(segment)
         return Verdict.LATER
 
-    # -- time, and who gets what ---------------------------------------------------------------------------
+    # -- time, and the assignment --------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
         """End the sessions of members that were not heard for so long."""
@@ -209,11 +213,11 @@ class StreamMembers:
         return min((self._until_ms[member] for member in self.progress.members), default=None)
 
     def plan(self, state: TopicState, rates: Mapping[int, float], lives: Mapping[int, Segment] | None = None) -> None:
-        """Have the group go on along the lineage of segments, and have its members get them.
+        """Let the group go on along the lineage of segments, and assign segments to its members.
 
-        `rates` is the traffic of segments, `lives` are those that retention has removed, as they were. What is free
-        is part of the next record; what is not, and is to move, is asked back. Everything is decided by what is
-        stored, and only one such decision is on its way.
+        `rates` is the traffic of segments, `lives` are those that retention has removed, as they were. The next record
+        gives away free segments; others that are to move are asked back. Everything is decided by what is stored, and
+        only one such decision is on its way.
         """
         if self._is_planned:
             return
@@ -244,7 +248,7 @@ class StreamMembers:
         holders: dict[int, str | None] = {}
         for segment_id, segment in wanted.items():
             if not self._is_free(segment_id, segment) and segment.member not in present:
-                continue  # nobody has heard of its holder yet: it has a session
+                continue  # its holder was not heard yet: it has a session
             has_it = segment_id not in self._moving and self._released.get(segment_id) != segment.epoch
             holders[segment_id] = segment.member if has_it else None
         for segment_id, member in assign(holders, weights, present).items():
@@ -260,7 +264,7 @@ class StreamMembers:
                 self._moving.add(segment_id)
 
     def _is_free(self, segment_id: int, segment: StreamSegment) -> bool:
-        """Whether nobody has it, its holder has let it go, has started again, or is gone."""
+        """Whether no member has it, or its holder has released it, has started again, or is gone."""
         start = self.progress.members.get(segment.member)
         return start != segment.start or self._released.get(segment_id) == segment.epoch
 
@@ -284,7 +288,7 @@ class StreamMembers:
         return self._storing
 
     def stored(self, news: Membership) -> None:
-        """The record is stored. From here on its decisions count, and are told."""
+        """Note that the record is stored. From here on its decisions count, and are reported."""
         self._storing = None
         self.progress.apply(news)
         self._undecided_members = {each.member for part in (self._news.joined, self._news.gone) for each in part}

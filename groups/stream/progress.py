@@ -1,4 +1,4 @@
-"""What the records of a stream group add up to: members, who has which segment, and positions."""
+"""The sum of a stream group's records: members, their segments, and positions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from groups.records import Committed, Given, Membership, Reset, Source, source_f
 from groups.settings import GroupSettings, recorded_settings
 
 MOST_ENDED_EPOCHS = 100
-"""So many epochs of a segment that are over are remembered, so that a repeated commit is answered as the first time."""
+"""So many ended epochs of a segment are remembered, so that a repeated commit gets the same answer again."""
 
 
 @dataclass(slots=True)
 class StreamSegment:
     """A segment that the group is in, or has left.
 
-    It was given away `epoch` times, at last to that `start` of `member`; nobody has had it while that has no name.
-    `accepted`: by epoch, up to which position its commits were accepted. `ended_ms`: when an epoch was over.
+    It was given away `epoch` times, at last to that `start` of `member`; while that has no name, no member has had it.
+    `accepted`: up to which position commits were accepted, by epoch. `ended_ms`: when each epoch was over.
     """
 
     position: int
@@ -27,24 +27,24 @@ class StreamSegment:
     ended_ms: dict[int, int] = field(default_factory=dict)
 
     def commit(self, epoch: int, position: int) -> None:
-        """Positions never go back, nor does what an epoch has committed."""
+        """Commit a position. Positions never go back, nor does what an epoch has committed."""
         self.position = max(self.position, position)
         self.accepted[epoch] = max(self.accepted.get(epoch, position), position)
 
     def skip(self, position: int) -> None:
-        """What lies below is gone. For whoever has the segment, that is as if it were committed."""
+        """Note that everything below is gone. For the member that has the segment, that is as if it were committed."""
         self.commit(self.epoch, position)
 
     def give(self, given: Given, at_ms: int) -> None:
-        """From here on, commits of the epoch before move nothing."""
+        """Give the segment away. From here on, commits of the epoch before move nothing."""
         self.ended_ms[self.epoch] = at_ms
         self.epoch, self.member, self.start = given.epoch, given.member, given.start
         self.accepted[given.epoch] = self.position
 
     def forget(self, before_ms: int) -> None:
-        """Forget the epochs that were over before then: nobody repeats a commit of theirs any more.
+        """Forget the epochs that were over before then: no member repeats a commit of theirs any more.
 
-        If there are too many, the first ones are forgotten too. Whoever repeats a commit of theirs is refused.
+        If there are too many, the first ones are forgotten too. A member that repeats a commit of theirs is refused.
         """
         extra = len(self.ended_ms) - MOST_ENDED_EPOCHS
         over = [(epoch, number < extra) for number, epoch in enumerate(self.ended_ms)]
@@ -77,12 +77,12 @@ class StreamSegment:
 
 
 class StreamProgress:
-    """A stream group as its records tell it.
+    """A stream group as its records describe it.
 
     `members`: the last start of each. `next_start`: that of the next one to join. `segments` are those that the group
     is in, and `left` those behind it, for as long as a commit of theirs may be repeated. `longest_session_ms`: no
     session that may still run is longer. `first_epoch`: segments that are entered were given away so many times before.
-    `source` is where the group's messages are, if not in a topic of its own.
+    `source` is where the group's messages are, if they are not in a topic of its own.
     """
 
     __slots__ = (
@@ -111,14 +111,14 @@ class StreamProgress:
         self.first_epoch = 0
 
     def configure(self, settings: GroupSettings) -> None:
-        """Have other settings from now on."""
+        """Use other settings from now on."""
         self.settings = settings
         self.longest_session_ms = max(self.longest_session_ms, settings.session_ms)
 
     def reset(self, record: Reset) -> "StreamProgress":
         """The next incarnation of the group, which begins where the record says.
 
-        Its members go on. Its epochs begin above all that there were: no commit from before is taken for a later one.
+        Its members go on. Its epochs begin above all earlier ones: no commit from before is taken for a later one.
         """
         fresh = StreamProgress(record.id, self.settings, {}, self.source)
         every = [*self.segments.values(), *(segment for _, segment in self.left.values())]
@@ -133,18 +133,18 @@ class StreamProgress:
         return {segment: each.position for segment, each in self.segments.items()}
 
     def position_of(self, segment: int) -> int:
-        """Where the group is in a segment, or was as it left it; 0 if it knows of none."""
+        """Where the group is in a segment, or was when it left it; 0 if it knows of none."""
         known = self._known(segment)
         return 0 if known is None else known.position
 
     @property
     def has_errands(self) -> bool:
-        """Whether something is to be done though nobody asks: sessions may end."""
+        """Whether there is work although no client asks: sessions may end."""
         return bool(self.members)
 
     @property
     def is_moved_by_resets(self) -> bool:
-        """Whether it was reset before, and nobody has ever been its member: it shows how far another reader is."""
+        """Whether it was reset before, and never had a member: it shows how far another reader is."""
         return self.first_epoch > 0 and self.next_start == 1
 
     def accepted(self, segment: int, epoch: int) -> int:
@@ -159,7 +159,7 @@ class StreamProgress:
         return known
 
     def apply(self, news: Membership) -> None:
-        """Add a record up."""
+        """Add a record."""
         for joined in news.joined:
             self.members[joined.member] = joined.start
             self.next_start = max(self.next_start, joined.start + 1)
