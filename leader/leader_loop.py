@@ -22,7 +22,7 @@ from leader.topic_states import TopicStates
 from leader.traffic.traffic_table import TrafficTable
 
 SWEEP_SECONDS = 30.0
-"""All topics are read again whenever brokers come or go, and this often, in case the news of a change was lost."""
+"""All topics are read again when brokers come or go, and also this often, in case an announced change was lost."""
 RETRY_SECONDS = 0.5
 SETTLE_SECONDS = 2.0
 """Rebalancing waits until membership has not changed for so long: a rolling restart moves segments anyhow."""
@@ -42,9 +42,9 @@ class LeaderActions(Protocol):
     async def give_successors(
         self, topic: str, segments: Sequence[int], reason: LeaderReason, owners: Mapping[int, str]
     ) -> TopicState | None:
-        """Replace open segments by successors on live brokers: on the broker that `owners` names, where it names one.
+        """Replace open segments by successors on live brokers. If `owners` names a broker for one, that gets it.
 
-        The topic's state then, None if there is no topic.
+        Returns the topic's state then, None if there is no topic.
         """
         ...
 
@@ -125,7 +125,7 @@ class LeaderLoop:
         self._wake.clear()
 
     def _stand_down(self) -> None:
-        """Forget everything: the next leader reads it from the store. Safe to cut work off at any line."""
+        """Forget everything: the next leader reads it from the store. Safe to stop the work at any line."""
         for task in self._tasks.values():
             task.cancel()
         self._topics.clear()
@@ -170,7 +170,7 @@ class LeaderLoop:
     def _settle_all(self, gone: frozenset[str], refusing: frozenset[str], unread: Set[str]) -> None:
         """Settle topics that may need something: those that changed, and those that name lost or draining brokers.
 
-        Topics that have to be read first are left out: by their former state they might need nothing.
+        Leaves out topics that have to be read first: their former state may wrongly show that they need nothing.
         """
         draining = frozenset(broker.id for broker in self._members if broker.draining)
         if draining.issuperset(broker.id for broker in self._fit):
@@ -194,7 +194,7 @@ class LeaderLoop:
         self._start(topic, lost or leaving, "failover" if lost else "drain", {})
 
     def _rebalance(self) -> None:
-        """Even out what brokers carry, and give under-replicated segments as many replicas as they should have."""
+        """Even out the load of brokers, and give under-replicated segments as many replicas as they should have."""
         busy = self._topics.unsettled | self._tasks.keys()
         plan = rebalance(self._table, self._fit, except_topics=busy)
         fit = sum(not broker.draining for broker in self._fit)

@@ -23,19 +23,20 @@ class Eyes(Protocol):
     """How brokers look at each other. Neither method raises; both return soon."""
 
     async def look(self, broker: BrokerInfo, *, heard_within_seconds: float) -> Sight:
-        """What this broker sees of another. One that called within that time has answered."""
+        """What this broker sees of another. A broker that called within that time has answered."""
         ...
 
     async def ask(self, witness: BrokerInfo, broker: BrokerInfo, *, heard_within_seconds: float) -> Sight:
-        """What `witness` sees of `broker`; `unclear` if the witness does not tell."""
+        """What `witness` sees of `broker`; `unclear` if the witness does not report it."""
         ...
 
 
 class RefusalWatch:
     """Keeps `refusing` up to date. `broker` is the id of this one. All methods belong to the event loop's thread.
 
-    It looks at nobody before it is told of a refusal, and calls `on_change` whenever other brokers are gone, unfit or
-    doubtful than before. With a patience of 0 in `refusing` it does nothing: every failover waits for a session to end.
+    It looks at no broker before `told` reports a refusal, and calls `on_change` whenever other brokers are gone, unfit
+    or doubtful than before. With a patience of 0 in `refusing` it does nothing: every failover waits for a session to
+    end.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class RefusalWatch:
         self._looks = 0
 
     def told(self, broker: str) -> bool:
-        """Take the news that somebody was refused at a broker's address; False if this broker does not care.
+        """Note a refused connection at a broker's address; False if this broker does not look at refusals.
 
-        What is not announced is failed over as ever.
+        A broker that is not announced is failed over as ever.
         """
         if self._refusing.patience_seconds <= 0 or not self._coordinator.leads():
             return False
@@ -113,9 +114,10 @@ class RefusalWatch:
         self._tell(broker, was_gone, [each.id for each, saw in zip(witnesses, others, strict=True) if saw == "refused"])
 
     def _witnesses(self, broker: BrokerInfo) -> tuple[Sequence[BrokerInfo], bool]:
-        """Some brokers that may see it, others each time; and whether there is nobody but this broker and that one.
+        """Some brokers that may see it, others each time; and whether this broker and that one are the only two.
 
-        Brokers that are looked at themselves are no witnesses. If all others are, the leader may be what is cut off.
+        Brokers that are looked at themselves are no witnesses. If all others are looked at, the leader may be cut off
+        itself.
         """
         members = self._coordinator.brokers()
         looked_at = {each.id for each in self._refusing.watched}

@@ -15,7 +15,7 @@ from leader.traffic.traffic_table import TrafficTable
 from leader.traffic_reports import LedTopics, TrafficReports
 
 HOLD_SECONDS = 60.0
-"""A segment in which one slot has too much traffic is left alone for so long."""
+"""A segment in which one slot has too much traffic is left alone for this time."""
 MOST_AT_ONCE = 32
 """So many topics are split or merged at the same time, the most urgent first. The others wait for a later round."""
 
@@ -59,7 +59,7 @@ class ScalingController:
         self._minimum_raised = asyncio.Event()
 
     def topic_changed(self, topic: str) -> None:
-        """That topic has a newer state: a minimum that was raised does not wait for the next round."""
+        """Decide at once for a topic with a newer state: a minimum that was raised does not wait for the next round."""
         state = self._topics.states.get(topic)
         if state is None:
             return
@@ -96,10 +96,10 @@ class ScalingController:
             _log.warning("scaling_round_failed", error=error)
 
     def _round(self, *, minimum_only: bool) -> None:
-        """Start what is most urgent.
+        """Start the most urgent splits and merges.
 
-        It runs in one go, on the event loop that also serves publishes. Of 100,000 segments it passes over columns, and
-        it builds decisions only for as many topics as can start. bench/scaling.py measures how long the loop waits.
+        It runs in one go, on the event loop that also serves publishes. It passes over 100,000 segments as columns, and
+        builds decisions only for as many topics as can start. bench/scaling.py measures how long the loop waits.
         """
         self._reports.refresh()
         for decision in decide(
@@ -138,7 +138,7 @@ class ScalingController:
             _log.warning("topic_not_scaled", topic=decision.topic, error=error)
 
     async def _work(self, decision: ScalingDecision) -> None:
-        """Split and merge as was decided.
+        """Split and merge by the decision.
 
         Stopped before `split_or_merge`, nothing has changed. From then on the transition is in topic.json or it is not;
         if it is, whichever broker leads finishes it.

@@ -34,7 +34,7 @@ class TopicStates:
         return self._states
 
     def request_read(self, topic: str) -> None:
-        """Read that topic's record in the next round. What a read under way returns may be older than the change."""
+        """Read that topic's record in the next round. The result of a read under way may be older than the change."""
         self.unsettled.add(topic)
         self._changed.add(topic)
 

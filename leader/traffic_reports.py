@@ -1,4 +1,4 @@
-"""Takes the owners' reports of their traffic to the leader, and answers people's questions about them.
+"""Takes the owners' reports of their traffic to the leader, and answers operators' questions about them.
 
 Everything here may be lost: a new leader gets a report of every segment within a report interval.
 """
@@ -51,7 +51,7 @@ class TrafficReports:
     ) -> None:
         self._coordinator, self._clock, self._topics, self._table = coordinator, clock, topics, table
         self._stale_seconds, self._segments_per_broker = STALE_INTERVALS * interval_seconds, segments_per_broker
-        # In the states that the table has.
+        # As in the states that the table has.
         self._known_topics: dict[str, TopicState] = {}
         self._until_compared = 0
         self._pending_bytes: dict[str, int] = {}
@@ -70,9 +70,9 @@ class TrafficReports:
         segments: Sequence[SegmentTraffic],
         repeated: Sequence[SegmentTraffic] = (),
     ) -> bool:
-        """Take a broker's report; False, and nothing is kept, if this broker does not lead.
+        """Take a broker's report; returns False, and keeps nothing, if this broker does not lead.
 
-        Of segments in `repeated`, its last report said the same.
+        For segments in `repeated`, its last report was the same.
         """
         if not self._coordinator.leads():
             return False
@@ -96,9 +96,9 @@ class TrafficReports:
         return {each.topic for each in segments if self._table.row(each.topic, each.segment) is None}
 
     def changed(self, state: TopicState) -> None:
-        """Take a topic's newest state at once: hundreds that have changed would keep the next round for long.
+        """Take a topic's newest state at once: hundreds of changed topics would keep the next round for long.
 
-        Nothing before the first round: what brokers carry would be told by some of their topics.
+        Does nothing before the first round: with only some topics, the load of brokers would be wrong.
         """
         if self._known_topics and self._coordinator.leads():
             self._apply(state)
@@ -106,7 +106,7 @@ class TrafficReports:
     def refresh(self) -> None:
         """Take the newest states of all topics, and forget topics and brokers that are gone.
 
-        Changes are told (`changed`), so that most times only the names of topics are looked at.
+        `changed` reports changes, so that most times only the names of topics are looked at.
         """
         states = self._topics.states
         self._until_compared -= 1
@@ -134,7 +134,7 @@ class TrafficReports:
         self._known_topics.clear()
         self._pending_bytes.clear()
 
-    # -- for people ----------------------------------------------------------------------------------------
+    # -- for operators -------------------------------------------------------------------------------------
 
     def pending_bytes(self, broker: str) -> int | None:
         """The bytes that waited in that broker's front store when it reported last; None as in `traffic`."""

@@ -29,7 +29,7 @@ LeftOut = Callable[[str, int, UnreadableObject], None]
 
 
 def nobody_told(topic: str, segment_id: int, error: UnreadableObject) -> None:
-    """For a runner of which nobody wants to know what it leaves out."""
+    """For a runner without a caller that needs to know which segments it leaves out."""
 
 
 class TransitionRunner:
@@ -69,7 +69,7 @@ class TransitionRunner:
         if failed:
             unsealable = {id_: error for id_, error in failed.items() if isinstance(error, UnreadableObject)}
             if len(unsealable) < len(failed) or not leaves_out(record):
-                # The others can be sealed again: nothing is undone. What may pass comes first.
+                # The others can be sealed again: nothing is undone. Errors that may pass come first.
                 raise [*(error for id_, error in failed.items() if id_ not in unsealable), *unsealable.values()][0]
             return await self._go_on_without(found, record, unsealable)
         if sealing:
@@ -112,7 +112,7 @@ class TransitionRunner:
     async def _seal_all(
         self, state: TopicState, sealing: Sequence[Segment]
     ) -> tuple[dict[int, SealedEnd], dict[int, Exception]]:
-        """Have all of them sealed; the ends by segment, and the errors. One that fails keeps no other waiting."""
+        """Have all of them sealed; returns ends by segment, and errors. One that fails keeps no other waiting."""
         outcomes = await asyncio.gather(
             *(self._sealer.seal(state.topic, segment, state) for segment in sealing), return_exceptions=True
         )
@@ -130,7 +130,7 @@ class TransitionRunner:
     async def _go_on_without(
         self, found: TopicRecord, record: Transition, unsealable: Mapping[int, UnreadableObject]
     ) -> TopicState | None:
-        """Finish the transition without segments whose last file is damaged: nobody knows where they end.
+        """Finish the transition without segments whose last file is damaged: it is not known where they end.
 
         They stay open and their owners stay as they are, so nothing of them is sealed over. Stopped before the record
         is changed, the next broker finds the whole transition, and the same segments unsealable or mended. Stopped

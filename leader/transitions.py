@@ -39,7 +39,7 @@ _SHOWN_POINTS = 8
 class SealedEnd:
     """The end of a sealed segment, the base offset of its seal, and the bytes of its files as they are stored.
 
-    None if it is not known: a broker of an older version does not say it.
+    None if it is not known: a broker of an older version does not report it.
     """
 
     end_offset: int
@@ -49,13 +49,13 @@ class SealedEnd:
 
 @dataclass(frozen=True, slots=True)
 class NewGroup:
-    """What a new topic is to be if it is a topic group: its first members, and whether its order is by key alone."""
+    """The settings of a new topic that is a topic group: its first members, and whether its order is by key alone."""
 
     topics: tuple[str, ...]
     splittable: bool
 
     def of_first_segment(self, first_segment: int) -> Grouping:
-        """As its record has it."""
+        """The entry for the group's record."""
         return Grouping(topics=tuple(sorted(set(self.topics))), splittable=self.splittable, first_segment=first_segment)
 
 
@@ -131,8 +131,8 @@ def new_member(name: str, membership: Membership, *, now_us: int) -> TopicState:
 def joined(state: TopicState, membership: Membership, over: Membership | None) -> TopicState | None:
     """The record of a deleted topic that becomes a member; None if it cannot, or is one already.
 
-    `over` is the membership that was found in the record, whose group is known to be gone for ever. What is left to
-    delete of the topic before stays noted.
+    `over` is the membership that was found in the record; its group is known to be gone for ever. The record keeps the
+    files of the topic before that are still to be deleted.
     """
     if not state.deleted or state.member_of not in (None, over) or state.member_of == membership:
         return None
@@ -257,8 +257,8 @@ def begin_adoption(
 
     The successors have the ranges of the segments that were open, because the load says nothing about what is published
     next. `brokers_for` gets their indexes in the order of their slots. Each adopted segment comes after the sealed ones
-    that share slots with it, and before such successors. So readers of a key get what was published before, then the
-    load, then what comes after.
+    that share slots with it, and before such successors. So readers of a key get the messages published before, then
+    the load, then those that come after.
 
     None if another transition is under way, and if the load is not, or no longer, reserved, has been overtaken, or was
     reserved again after its segments were sealed at these ends.
@@ -350,8 +350,9 @@ def leaves_out(record: Transition) -> bool:
 def without_unsealable(state: TopicState, record: Transition, left_out: Collection[int]) -> TopicState | None:
     """The state whose transition leaves these segments open, as they are; None if it is not that transition any more.
 
-    Their successors are not opened. If one would have followed another segment as well, it follows that one alone, in
-    that one's range: so the open segments still tile the slots. Ids of successors that are left out are not used again.
+    Their successors are not opened. If a successor would also have followed another segment, it follows only that one,
+    in that one's range: so the open segments still tile the slots. Ids of successors that are left out are not used
+    again.
     """
     if state.transition != record:
         return None

@@ -2,6 +2,6 @@
 
 Begin with `coordinator`: the protocol, and the form for a broker without a cluster. `zookeeper_coordinator` is the form
 for a cluster: `zookeeper_rounds` is its loop, `zookeeper_round` the calls of one round, `zookeeper_session` the
-connection, `cluster_view` what is known. `missing_brokers` says whose session has ended,
-`refusing_brokers` who is gone although it has not.
+connection, `cluster_view` the result. `missing_brokers` finds brokers with an ended session, `refusing_brokers` those
+that are gone although their session goes on.
 """

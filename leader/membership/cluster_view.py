@@ -30,12 +30,12 @@ class ClusterView:
         self._seen_leading = self._resigned = False
 
     def apply(self, result: RoundResult, *, began_seconds: float) -> None:
-        """Take the result of a round that began at that time."""
+        """Apply the result of a round that began at that time."""
         self.session_timeout_seconds = result.session_timeout_seconds
-        # Another node than before in the same session: somebody deleted it, and this broker has made it anew. Meanwhile
-        # the leader may have given its segments away. That is safe as after a lost session (docs/design.md §6): the
-        # store fences its next puts, a follower that helped to seal refuses it, and since this counts as coming in
-        # touch again, it reads the records before it answers by its followers.
+        # Another node than before in the same session: an operator deleted it, and this broker has created it anew.
+        # Meanwhile the leader may have given its segments away. That is safe as after a lost session (docs/design.md
+        # §6). The store fences its next puts, a follower that helped to seal refuses it, and since this counts as
+        # coming in touch again, it reads the records before it answers by its followers.
         membership = (result.session_id, result.registered)
         if not self.in_touch() or membership != self._membership:
             self.touch_count, self._membership = self.touch_count + 1, membership
@@ -83,7 +83,7 @@ class Listeners:
         self.on_topic_change: list[Callable[[str], None]] = []
 
     def view_changed(self) -> None:
-        """Call the listeners, if brokers, the leader, `leads` or `in_touch` differ from what they last were."""
+        """Call the listeners if brokers, the leader, `leads` or `in_touch` differ from the last call."""
         state = (self._view.brokers, self._view.leader, self._view.leads(), self._view.in_touch())
         if state != self._last:
             self._last = state
@@ -92,7 +92,7 @@ class Listeners:
                 _call_safely(call)
 
     def _tell(self) -> None:
-        """Log what has changed since the last call."""
+        """Log the changes since the last call."""
         brokers = {broker.id: broker for broker in self._view.brokers}
         for broker in brokers.values():
             told = self._told_brokers.get(broker.id)

@@ -1,7 +1,7 @@
 """Which brokers are alive and which one leads: the protocol of coordinators (docs/design.md §8).
 
-A coordinator's data may be lost: everything durable is on the store. Its answers are only hints about liveness: the
-store, and followers that refuse an owner, decide.
+A coordinator's data may be lost: everything durable is on the store. Its answers are only hints about liveness. The
+store decides, and so do followers that refuse an owner.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Protocol
 from filer.errors import BraidError
 
 NO_SESSION = "no session with ZooKeeper"
-"""So the error begins with which a broker ends that finds no ZooKeeper at its start."""
+"""The beginning of the error with which a broker ends if it finds no ZooKeeper at its start."""
 
 
 class CoordinationFailed(BraidError):
@@ -20,15 +20,15 @@ class CoordinationFailed(BraidError):
 
 
 class NotAuthorized(CoordinationFailed):
-    """The coordination service does not let this broker read or write what belongs to the cluster."""
+    """The coordination service does not let this broker read or write the cluster's nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A live broker. `id` carries an incarnation: a restarted process is another broker.
 
-    `store` is the id in the cluster record of its store; empty if the broker is of an older version. `peer_url` is
-    where it listens for brokers alone; empty if it has no such listener. Older versions do not know it, and call `url`.
+    `store` is the id in the cluster record of its store; empty if the broker is of an older version. `peer_url` is the
+    address of its listener for brokers alone; empty if it has none. Older versions do not know it, and call `url`.
     `starting`: it has not proven yet that its store is that of the others.
     """
 
@@ -54,11 +54,11 @@ class Coordinator(Protocol):
         ...
 
     async def look(self) -> Sequence[BrokerInfo]:
-        """The live brokers, as one that has not joined sees them. Raises as `join`."""
+        """The live brokers, as a broker that has not joined sees them. Raises as `join`."""
         ...
 
     async def join(self, broker: BrokerInfo) -> None:
-        """Announce this broker, and keep it announced; called again to change what is announced.
+        """Announce this broker, and keep it announced. Call it again to change the announcement.
 
         Raises `CoordinationFailed` if the coordination service cannot be reached at the first call.
         """
@@ -106,11 +106,11 @@ class Coordinator(Protocol):
         ...
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have `call` called whenever brokers, the leader or `in_touch` may have changed."""
+        """Register `call`, to be called whenever brokers, the leader or `in_touch` may have changed."""
         ...
 
     def on_topic_change(self, call: Callable[[str], None]) -> None:
-        """Have `call` called with the name of a followed topic that was announced, to read its record again."""
+        """Register `call`, to be called with the name of a followed topic that was announced: read its record again."""
         ...
 
     def follow(self, topic: str) -> None:
@@ -118,7 +118,7 @@ class Coordinator(Protocol):
         ...
 
     def announce(self, topic: str) -> None:
-        """Tell all followers of the topic that its record has changed. This is a hint that may be lost."""
+        """Announce to all followers of the topic that its record has changed. This is a hint that may be lost."""
         ...
 
 
@@ -142,7 +142,7 @@ class InProcessCoordinator:
         self._brokers = [broker]
 
     def resign(self) -> None:
-        """Nobody else could be elected."""
+        """Do nothing: no other broker could be elected."""
 
     async def leave(self) -> None:
         """Withdraw this broker."""
@@ -158,7 +158,7 @@ class InProcessCoordinator:
 
     @property
     def seen_seconds(self) -> float:
-        """Nothing ever changes behind its back."""
+        """Now: nothing changes without this broker."""
         return math.inf
 
     def leader(self) -> str | None:
@@ -175,7 +175,7 @@ class InProcessCoordinator:
 
     @property
     def touch_count(self) -> int:
-        """It is in touch from the beginning."""
+        """Always the same: it is in touch from the beginning."""
         return 1
 
     def on_change(self, call: Callable[[], None]) -> None:
@@ -188,4 +188,4 @@ class InProcessCoordinator:
         """There are no other brokers to announce topics."""
 
     def announce(self, topic: str) -> None:
-        """There are no other brokers to tell."""
+        """Do nothing: there are no other brokers."""

@@ -1,10 +1,10 @@
 """Which announced brokers refuse connections, and for how long: a pure decision (docs/design.md §8).
 
-A refused connection shows that nobody listens at an address, as seen from there. It does not show that the process has
+A refused connection shows that nothing listens at an address, as seen from there. It does not show that the process has
 ended. A firewall may refuse in its name, a process may have closed its listener and still store, an address may have
-moved. So nothing that must hold depends on what is decided here. A broker that is found gone is failed over before its
-session ends: its segments get successors elsewhere. Who may seal them is decided as for any other transition, by the
-store and by followers that refuse an owner. If the broker lives, that has cost it its segments and no message.
+moved. So nothing that must hold depends on this decision. A broker that is found gone is failed over before its session
+ends: its segments get successors elsewhere. As for any other transition, the store and the followers that refuse an
+owner decide which broker may seal them. If the broker lives, that has cost it its segments and no message.
 """
 
 from collections.abc import Collection, Sequence, Set
@@ -14,22 +14,22 @@ from typing import Literal, get_args
 from leader.membership.coordinator import BrokerInfo
 
 Sight = Literal["refused", "answered", "unclear"]
-"""What somebody saw at a broker's address.
+"""What a broker saw at another broker's address.
 
-`refused`: nobody listens there, or another broker does. `answered`: it answered, or was heard of in the meantime.
-`unclear`: anything else, such as a time-out or an unreachable network.
+`refused`: nothing listens there, or another broker does. `answered`: it answered, or called in the meantime. `unclear`:
+anything else, such as a time-out or an unreachable network.
 """
 SIGHTS: Sequence[Sight] = get_args(Sight)
 
 ALONE_FACTOR = 2.0
-"""A leader that can ask nobody else waits for so many times as long."""
+"""A leader that can ask no other broker waits for so many times as long."""
 MOST_DOUBLINGS = 10
 
 
 def agreed(own: Sight, witnesses: Collection[Sight], *, alone: bool) -> Sight:
-    """What the leader and its witnesses saw together.
+    """The common result of the leader and its witnesses.
 
-    Two must be refused, and nobody may have had an answer. `alone`: there is no other broker that could be asked.
+    Two of them must be refused, and none may have an answer. `alone`: there is no other broker to ask.
     """
     if own == "answered" or "answered" in witnesses:
         return "answered"
@@ -53,10 +53,10 @@ class _Case:
 
 
 class RefusingBrokers:
-    """The brokers that are looked at, because somebody was refused. All methods belong to the event loop's thread.
+    """The brokers that are looked at, after a refused connection. All methods belong to the event loop's thread.
 
-    A broker that refuses for `patience_seconds` is `gone`. Each time that happens to the same process it gets twice as
-    long the next time, so a listener that comes and goes does not make segments go back and forth.
+    A broker that refuses for `patience_seconds` is `gone`. Each time that happens to the same process, it gets twice as
+    long the next time. So a listener that comes and goes does not make segments go back and forth.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -76,7 +76,7 @@ class RefusingBrokers:
 
     @property
     def doubtful(self) -> Set[str]:
-        """The ids of brokers that are looked at and did not answer: nobody should count on them now."""
+        """The ids of brokers that are looked at and did not answer: do not count on them now."""
         return {broker for broker, case in self._cases.items() if case.answered_since_seconds is None}
 
     @property
@@ -85,7 +85,7 @@ class RefusingBrokers:
         return {broker for broker, case in self._cases.items() if case.unfit}
 
     def suspect(self, broker: BrokerInfo, *, now_seconds: float) -> None:
-        """Somebody was refused: look at that broker."""
+        """Look at that broker, after a refused connection."""
         self._cases.setdefault(broker.id, _Case(broker, now_seconds))
 
     def refused_seconds(self, broker: str, *, now_seconds: float) -> float:
@@ -94,7 +94,7 @@ class RefusingBrokers:
         return 0.0 if since_seconds is None else now_seconds - since_seconds
 
     def keep_only(self, members: Sequence[BrokerInfo]) -> None:
-        """Forget brokers that are not announced any more. One that has changed what it announces lives."""
+        """Forget brokers that are not announced any more. A broker that has changed its announcement lives."""
         announced = {member.id: member for member in members}
         self._times_gone = {broker: times for broker, times in self._times_gone.items() if broker in announced}
         for broker, case in list(self._cases.items()):
@@ -104,10 +104,10 @@ class RefusingBrokers:
                 self._cases[broker] = _Case(announced[broker], case.last_refused_seconds, unfit=True)
 
     def looked(self, broker: str, sight: Sight, *, alone: bool, now_seconds: float, session_seconds: float) -> None:
-        """Take what was agreed that was seen of a broker; nothing changes if it is not looked at any more.
+        """Apply the common result for a broker; does nothing if the broker is not looked at any more.
 
-        A broker that is back gets segments again once it has answered for a session. One that was refused, and then
-        gives no clear sight for as long, is not looked at any more.
+        A broker that is back gets segments again once it has answered for a session. A broker that was refused, and
+        then gives no clear result for as long, is not looked at any more.
         """
         if (case := self._cases.get(broker)) is None:
             return

@@ -34,7 +34,7 @@ class TopicAnnouncements:
             self._unread[topic] = None
 
     def read_again(self, topic: str | None) -> None:
-        """Read and watch the counter of a followed topic again, or, for None, of all."""
+        """Read and watch the counter of a followed topic again; None stands for all topics."""
         wanted: Iterable[str] = self._counters if topic is None else (topic,)
         self._unread.update((each, None) for each in wanted if each in self._counters)
 
@@ -43,12 +43,12 @@ class TopicAnnouncements:
         return _take(self._announcements), _take(self._unread)
 
     def put_back(self, announce: Iterable[str], read: Iterable[str]) -> None:
-        """The round failed: do it again. Incrementing or reading a counter twice does no harm."""
+        """Let topics wait again, since the round failed. Incrementing or reading a counter twice does no harm."""
         self._announcements = dict.fromkeys(announce) | self._announcements
         self._unread = dict.fromkeys(read) | self._unread
 
     def apply(self, counters: Mapping[str, int]) -> list[str]:
-        """Take the counters that a round has read; the topics whose counter has changed."""
+        """Take the counters that a round has read; returns the topics with a changed counter."""
         changed = [topic for topic, counter in counters.items() if self._counters[topic] != counter]
         self._counters.update({topic: counters[topic] for topic in changed})
         return changed

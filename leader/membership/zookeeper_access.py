@@ -1,4 +1,4 @@
-"""How a broker proves itself to ZooKeeper, and what of its nodes others may do: credentials, ACLs and TLS."""
+"""A broker's credentials for ZooKeeper, the rights of others to its nodes (ACLs), and TLS."""
 
 import socket
 import ssl
@@ -39,7 +39,7 @@ class ZooKeeperTls:
                 for file in (self.cert, self.key):
                     if file is not None:
                         _read(file)
-                # Else OpenSSL would ask at the terminal for the passphrase of a key that has one.
+                # Without this, OpenSSL would ask at the terminal for the passphrase of a key that has one.
                 context.load_cert_chain(self.cert, self.key, password=lambda: b"")
             except (OSError, ssl.SSLError) as error:
                 raise InvalidConfig(
@@ -52,8 +52,8 @@ class ZooKeeperTls:
 class ZooKeeperAccess:
     """`credentials` are name:password (ZooKeeper's scheme digest).
 
-    With credentials, all nodes belong to whoever has them. `is_open`: they stay open to everybody, while the brokers of
-    a cluster get credentials one after the other.
+    With credentials, all nodes belong to their holders. `is_open`: the nodes stay open to all, while the brokers of a
+    cluster get credentials one after the other.
     """
 
     credentials: str | None = field(default=None, repr=False)
@@ -62,7 +62,7 @@ class ZooKeeperAccess:
 
     @property
     def closes_nodes(self) -> bool:
-        """Whether nodes are to belong to those who have the credentials."""
+        """Whether nodes are to belong to the holders of the credentials."""
         return self.credentials is not None and not self.is_open
 
     @property
@@ -72,11 +72,11 @@ class ZooKeeperAccess:
         return found
 
     def is_wanted(self, acls: Sequence[ACL]) -> bool:
-        """Whether an ACL, as ZooKeeper tells it, gives all rights to those who should have them, and none to others.
+        """Whether an ACL, as ZooKeeper returns it, gives all rights to those that should have them, and none to others.
 
-        ZooKeeper writes our own name and hash in the place of "the creator". Where it adds the name in this broker's
-        certificate, or hashes otherwise (`digestAlg`), an ACL of ours looks like another one: it is then set again, to
-        the same, in each session.
+        ZooKeeper writes our own name and hash in the place of "the creator". If it adds the name in this broker's
+        certificate, or hashes otherwise (`digestAlg`), an ACL of ours looks like another one: then each session sets it
+        again, to the same.
         """
         wanted = self.acl
         if self.credentials is not None and self.closes_nodes:
@@ -112,7 +112,7 @@ def _tls_handler(tls: ZooKeeperTls) -> Any:
 
 
 def _read(file: Path) -> None:
-    """Raises `OSError` for what is no file: OpenSSL would wait at a pipe that nobody writes to, for ever."""
+    """Raises `OSError` for what is no file: OpenSSL would wait for ever at a pipe without a writer."""
     read_regular_file(file, 1)
 
 

@@ -1,4 +1,4 @@
-"""Makes the nodes of a cluster that are there already as open, or as closed, as new ones are: some in each round."""
+"""Makes the existing nodes of a cluster as open, or as closed, as new ones are: some in each round."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,15 +25,15 @@ _log = EventLog(__name__)
 
 
 class NodeAcls:
-    """Closes the nodes that others have left open, or opens those that have the credentials: in each session, once.
+    """Closes the nodes that others have left open, or opens those of the holders of the credentials: once a session.
 
-    While brokers are restarted one by one, others go on to make nodes of the other kind. When the last of them has
-    ended, the session of the broker in its place finds all that is left. `shared` is the folder of all clusters: it is
-    left as it is while another cluster is in it. Repeating it changes nothing.
+    While brokers are restarted one by one, others go on to create nodes of the other kind. When the last of them has
+    ended, the session of the broker in its place finds all that are left. `shared` is the folder of all clusters: it
+    stays as it is while another cluster is in it. Repeating it changes nothing.
 
-    Whoever made a node first said who has rights there: everybody, an address, or credentials of their own beside ours.
-    So a node counts as closed by what its ACL is, and not by what it lacks. A broker does not start where others keep
-    rights that it cannot take from them.
+    The creator of a node has decided the first rights to it: for all, for an address, or for its own credentials beside
+    ours. So a node counts as closed by what its ACL is, and not by what it lacks. A broker does not start if others
+    keep rights that it cannot take from them.
     """
 
     def __init__(self, shared: str, root: str, access: ZooKeeperAccess) -> None:
@@ -43,10 +43,10 @@ class NodeAcls:
         self._waiting: deque[str] = deque()
 
     def change_some(self, client: KazooClient, session: int, wait: Callable[[Any], Any]) -> bool:
-        """Change some; whether others are left for the next round.
+        """Change some; returns whether others are left for the next round.
 
-        Raises `NotAuthorized` in the first round of a broker if it may not close a node. One that runs only logs it: to
-        stop would let whoever made that node stop the cluster.
+        Raises `NotAuthorized` in the first round of a broker if it may not close a node. A running broker only logs it:
+        if it stopped, the creator of that node could stop the cluster.
         """
         if session != self._session:
             self._waiting = deque(self._all(client, wait))
@@ -106,7 +106,7 @@ class NodeAcls:
     def _tell(self, foreign: Sequence[tuple[str, Sequence[ACL]]]) -> None:
         for path, acls in foreign:
             if path == self._shared:
-                # An administrator may have made it. Its owner cannot delete or change a cluster that is in it.
+                # An administrator may have created it. Its owner cannot delete or change a cluster that is in it.
                 _log.debug("zookeeper_node_not_changed", path=path, acl=in_words(acls))
             elif not self._has_started:
                 raise NotAuthorized(

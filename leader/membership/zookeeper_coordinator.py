@@ -1,8 +1,8 @@
 """The coordinator of a cluster: membership, leadership and changes of topics through ZooKeeper (docs/design.md §8).
 
 A successful round proves that the session lived when the round began. From then on this broker relies on the session
-for two thirds of its time-out. kazoo is not asked: it may say "connected" long after the session is over, because a
-server is silent or the process was stopped.
+for two thirds of its time-out. It does not ask kazoo: that may say "connected" long after the session is over, because
+a server is silent or the process was stopped.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ class ZooKeeperCoordinator:
 
     @property
     def session_timeout_seconds(self) -> float:
-        """As ZooKeeper granted it; as it was asked for until then."""
+        """The time-out that ZooKeeper granted; until then, the one that was asked for."""
         return self._view.session_timeout_seconds
 
     def brokers(self) -> Sequence[BrokerInfo]:
@@ -95,11 +95,11 @@ class ZooKeeperCoordinator:
     # -- changes -------------------------------------------------------------------------------------------
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have `call` called whenever brokers, the leader or `in_touch` have changed."""
+        """Register `call`, to be called whenever brokers, the leader or `in_touch` have changed."""
         self._listeners.on_change.append(call)
 
     def on_topic_change(self, call: Callable[[str], None]) -> None:
-        """Have `call` called with a followed topic that was announced, and once when its watch begins."""
+        """Register `call`, to be called with a followed topic that was announced, and once when its watch begins."""
         self._listeners.on_topic_change.append(call)
 
     def follow(self, topic: str) -> None:
@@ -113,7 +113,7 @@ class ZooKeeperCoordinator:
         self._rounds.wake()
 
     def read_again(self, topic: str | None) -> None:
-        """Read the counter of a followed topic, or, for None, of all, and watch it again in the next rounds."""
+        """Read the counter of a followed topic (None: of all) again, and watch it again in the next rounds."""
         self._topics.read_again(topic)
         self._rounds.wake()
 

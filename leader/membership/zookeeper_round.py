@@ -63,8 +63,8 @@ class Paths:
 class Errand:
     """What a round does: register `broker`, increment the counters of `announce`, read and watch those of `read`.
 
-    With `may_lead`, the broker leads if nobody else does; without it, it stops leading. Without a `broker` it changes
-    nothing, and only looks who is there.
+    With `may_lead`, the broker leads if no other one does; without it, it stops leading. Without a `broker` the round
+    changes nothing, and only reads the members.
     """
 
     broker: BrokerInfo | None
@@ -75,7 +75,7 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What a round found. `counters` are those of the topics that were read: each announcement changes them.
+    """The result of a round. `counters` are those of the topics that were read: each announcement changes them.
 
     In `brokers`, the one with the oldest node comes first. This broker was registered by session `session_id` during
     the whole round.
@@ -88,7 +88,7 @@ class RoundResult:
     counters: Mapping[str, int]
     session_id: int
     registered: int = 0
-    """The transaction that made this broker's node: another one, if somebody has deleted it in between."""
+    """The transaction that created this broker's node: a new one if the node was deleted in between."""
     is_unfinished: bool = False
     """Whether another round should follow soon."""
 
@@ -149,27 +149,27 @@ class ZooKeeperRound:
         return RoundResult(granted_seconds(), brokers, None, False, {}, self._session)
 
     def _lead(self, me: str) -> str:
-        """The id of the leader, after trying to lead."""
+        """Try to lead; returns the id of the leader."""
         return self._hold(self._paths.leader, me.encode(), lambda held: held == me.encode()).decode()
 
     def _resign(self, me: str) -> str | None:
-        """The id of another leader; a node that names this broker is deleted."""
+        """Delete a node that names this broker; returns the id of another leader."""
         found = self._get(self._paths.leader)
         if found is None:
             return None
         leader, stat = found
         if leader != me.encode():
             return leader.decode()
-        # A try whose answer was lost may have done it. A node that others have made since has another version.
+        # A try whose answer was lost may have done it. A node that others have created since has another version.
         with contextlib.suppress(NoNodeError):
             self._wait(self._client.delete_async(self._paths.leader, stat.version))
         return None
 
     def _hold(self, path: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
-        """The data of an ephemeral node, after trying to create it with `data` in this session.
+        """Try to create an ephemeral node with `data` in this session; returns the node's data.
 
-        A node that `is_ours` but belongs to another session was made by a session that this broker lost. It would go
-        when that session expires, so it is replaced, in one step so that nobody sees it missing meanwhile.
+        A node that `is_ours` but belongs to another session was created by a session that this broker lost. It would go
+        when that session expires, so it is replaced, in one step, so that no other broker sees it missing meanwhile.
         """
         found = self._get(path)
         if found is None:
@@ -228,7 +228,7 @@ class ZooKeeperRound:
                 self._create(self._paths.topic(topic), b"", ephemeral=False)
 
     def _brokers(self) -> list[tuple[int, BrokerInfo]]:
-        """The brokers with the transactions that made their nodes, the oldest first."""
+        """The brokers with the transactions that created their nodes, the oldest first."""
         names = self._wait(self._client.get_children_async(self._paths.brokers, watch=self._watches.cluster))
         answers = [self._client.get_async(self._paths.broker(name), watch=self._watches.cluster) for name in names]
         told = [each for each in map(self._read_broker, answers) if each is not None]

@@ -1,6 +1,6 @@
 """The loop that does rounds with ZooKeeper, on a thread of their own, one after the other.
 
-A round is done every sixth of the session time-out, and whenever a watch says that something changed.
+A round is done every sixth of the session time-out, and whenever a watch reports a change.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _INTERVAL_SHARE = 1 / 6
 _LONGEST_INTERVAL_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _LOOK_PAUSE_SECONDS = 0.1
-# Changes come in bursts: one round serves all changes within so long.
+# Changes come in bursts: one round serves all changes within this time.
 _BURST_SECONDS = 0.02
 
 _log = EventLog(__name__)
@@ -72,7 +72,7 @@ class ZooKeeperRounds:
         self._wake.set()
 
     def call_from_thread(self, call: Callable[..., None], *args: str | None) -> None:
-        """Have `call` called on the event loop; from any thread."""
+        """Call `call` on the event loop; from any thread."""
         if (loop := self._loop) is not None:
             # If the event loop was closed meanwhile, nothing is left to notify.
             with contextlib.suppress(RuntimeError):
@@ -115,7 +115,7 @@ class ZooKeeperRounds:
     async def leave(self) -> None:
         """As `Coordinator.leave`: it returns within seconds, whatever ZooKeeper does.
 
-        Leadership ends here before it ends there: no other broker leads before this one has stopped to.
+        Leadership ends here before it ends in ZooKeeper: no other broker leads before this one has stopped.
         """
         self._view.clear()
         for task in self._tasks:
@@ -158,7 +158,8 @@ class ZooKeeperRounds:
                 _log.warning("zookeeper_lost", hosts=self._hosts, error=failure)
             self._failure = failure
             if isinstance(failure, NotAuthorized):
-                # No other round would tell anything else: who waits for the first one is told at once.
+                # Another round would get the same answer, so callers that wait for the first round get the error at
+                # once.
                 self._joined.set()
             return False
         if self._failure is not None and self._joined.is_set():

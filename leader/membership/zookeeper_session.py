@@ -18,7 +18,7 @@ from leader.membership.zookeeper_round import Errand, Paths, RoundResult, Watche
 # A longer round proves little: its session may be over at its end.
 _ROUND_PART = 1 / 2
 _LONGEST_ROUND_SECONDS = 5.0
-# A client has so long to connect again before a new client replaces it, however short the session.
+# A client has at least this long to connect again before a new client replaces it, however short the session.
 _SHORTEST_PATIENCE_SECONDS = 5.0
 _CONNECTING = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
@@ -137,7 +137,7 @@ class ZooKeeperSession:
 
 
 def _dispose(client: KazooClient) -> threading.Thread:
-    """Stop a client on a thread of its own: with a silent server it takes long, and nobody needs to wait."""
+    """Stop a client on a thread of its own: with a silent server that takes long, and no caller needs to wait."""
 
     def stop() -> None:
         try:

@@ -10,11 +10,12 @@ from leader.traffic.traffic_table import TrafficTable
 def brokers_wanted(
     table: TrafficTable, *, now_seconds: float, stale_seconds: float, brokers: int, segments_per_broker: float
 ) -> int:
-    """The number of brokers of which none carries more than `segments_per_broker` times a segment's target.
+    """The least number of brokers such that none carries more than `segments_per_broker` times a segment's target.
 
     At least one. The number rises with the recent traffic and falls with the average over the merge rule's window, so
     that brokers do not come and go with every lull. While the traffic of some segments is unknown, it is at least
-    `brokers`, the number of brokers now that do not drain: whoever took one away would else be told to bring it back.
+    `brokers`, the number of brokers now that do not drain: else an autoscaler that removed one would have to add it
+    again.
     """
     segments = table.segments
     is_open = segments["topic"] >= 0

@@ -1,6 +1,6 @@
-"""Which broker gets which segment: pure functions of the live brokers and what they carry (docs/design.md §8).
+"""Which broker gets which segment: pure functions of the live brokers and their load (docs/design.md §8).
 
-What brokers carry and what segments weigh is in one unit: traffic, if a leader knows it
+The load of brokers and the weights of segments have one unit: traffic, if a leader knows it
 (`leader.traffic.broker_traffic`); else the number of segments, each of which weighs 1.
 """
 
@@ -36,8 +36,8 @@ def choose(
     """Brokers (owner first, then followers) for new segments of these weights, in the order of the weights.
 
     The heaviest segment comes first. Each goes to the broker that then carries least, and its followers are in other
-    zones. Draining brokers get nothing while there are others. `salt` (the topic's name) decides between equals, so
-    that many small topics are spread although brokers are chosen for each topic by itself. With fewer brokers than
+    zones. Draining brokers get nothing while there are others. `salt` (the topic's name) decides between equals: so
+    many small topics are spread although brokers are chosen for each topic by itself. With fewer brokers than
     `replicas` there are fewer followers. `apart`: no broker gets two segments before each has one. Use it if the
     segments share traffic that is or will be too much for one broker, and the share of each is unknown. Empty if there
     is no broker.
@@ -65,7 +65,7 @@ def _followers(
     salt: str,
     kept: Sequence[BrokerInfo] = (),
 ) -> tuple[str, ...]:
-    """Each zone is used once before any is used twice; within a zone, the broker that carries least comes first.
+    """Choose followers: each zone once before any is used twice, and in a zone the broker that carries least first.
 
     `kept` are followers already.
     """
@@ -89,9 +89,9 @@ def early_orphans(state: TopicState, gone: Set[str], refusing: Set[str], doubtfu
     """Open segments that have lost a broker whose session goes on, and that can be sealed all the same.
 
     `refusing` brokers may live. A segment without followers is sealed at the end of its log, where the store stops its
-    owner. With followers, one broker of it must be left: the owner, or a follower, which refuses the owner first. Where
-    nobody is left, only the end of their sessions shows that nothing was acknowledged which the store lacks. Who is
-    `doubtful` may turn out to refuse as well, and a transition that has begun keeps all of its segments waiting.
+    owner. With followers, one of its brokers must be left: the owner, or a follower, which refuses the owner first. If
+    none is left, only the end of their sessions shows that they acknowledged nothing that the store lacks. `doubtful`
+    brokers may turn out to refuse as well, and a transition that has begun keeps all of its segments waiting.
     """
     lost = gone | refusing | doubtful
     return [

@@ -9,9 +9,9 @@ See docs/design.md §8. A move costs its segment a pause, so a segment moves for
   this moment. Segments that are about to split are not moved, because the split assigns brokers to its parts anyhow,
   and no other segment is moved out of their way. Segments that opened lately stay too.
 
-The segments of such a broker may be so large that nobody has room for one, for example if the average broker carries
-little more than one segment. Then a single move helps nobody, and the broker swaps: it gives a segment for a smaller
-one of a broker that carries little. A swap costs two pauses, so it has to help more (`SWAP_HELP_SHARE`).
+The segments of such a broker may be so large that no other broker has room for one, for example if the average broker
+carries little more than one segment. Then a single move helps no broker, and the broker swaps: it gives a segment for a
+smaller one of a broker that carries little. A swap costs two pauses, so it has to help more (`SWAP_HELP_SHARE`).
 
 Each move is the one that evens out best. After a move by number, the taker carries no more than the giver did, within
 `LEAST_EXCESS`. After a move by traffic, the taker carries less than the giver did, by `HELP_SHARE`. So under steady

@@ -2,7 +2,7 @@
 
 - **Split** if an owner reports that a split rule of the topic holds (`SegmentTraffic.pressure` above 1). The owner of a
   young segment reports no pressure yet. So the rules' windows are the pause between a split and a split of its parts.
-- **Merge** two neighbours that have been cold for as long as the merge rule says, and that are as old as that and as
+- **Merge** two neighbours that have been cold for the time of the merge rule, and that are as old as that and as
   the cool-down. Traffic that is unknown, or that is not reported any more, is neither hot nor cold.
 - **`min_segments`** raised above the number of open segments splits at once, whether traffic is known or not, and
   whether scaling is enabled or not: the user asked for it.

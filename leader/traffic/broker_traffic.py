@@ -1,4 +1,4 @@
-"""What each broker carries, for choosing brokers: known work, or the number of segments if work is unknown.
+"""The load of each broker, for choosing brokers: known work, or the number of segments if work is unknown.
 
 A segment weighs `SEGMENT_WEIGHT` plus the work for its messages. A segment with unknown work weighs as much as the
 average known one. So a leader that knows nothing yet counts segments, as does a leader of quiet topics, and between
@@ -28,7 +28,7 @@ def weights(table: TrafficTable, *, lasting: bool = False) -> Weights:
 
 
 def carried_by_number(table: TrafficTable, of_rows: Weights, *, lasting: bool = False) -> Weights:
-    """What each of `table.owners` carries by these weights of rows, plus segments that are about to open."""
+    """The load of each of `table.owners` by these weights of rows, plus segments that are about to open."""
     carried: Weights = np.bincount(table.segments["owner"], of_rows, len(table.owners)).astype(np.float64)
     if opening := table.opening:
         work = np.array([each.lasting if lasting else each.work for each in opening])
@@ -42,7 +42,7 @@ def carried_by_number(table: TrafficTable, of_rows: Weights, *, lasting: bool = 
 
 
 def carried(table: TrafficTable) -> dict[str, float]:
-    """What each broker carries now, by id. Brokers that own nothing may be missing."""
+    """The load of each broker now, by id. Brokers that own nothing may be missing."""
     return dict(zip(table.owners, carried_by_number(table, weights(table)).tolist(), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The columns of the traffic table: one row for each open segment, one for each topic, and who owns what.
+"""The columns of the traffic table: a row for each open segment, a row for each topic, and the owners.
 
 The rows of a topic lie side by side in the order of its slots, so neighbours do too. A change of a topic's segments
 writes its rows at the end and leaves the former ones dead. Now and then the dead rows are dropped.
@@ -27,7 +27,7 @@ SEGMENT_COLUMNS = np.dtype(
     [
         *(("topic", "i4"), ("segment", "i8"), ("slots", "i4"), ("hot_slot", "i4")),
         *((name, "f8") for name in ("held_until_seconds", "pressed_seconds", *REPORTED_COLUMNS)),
-        # People see these, and brokers are compared by them: seven digits are enough.
+        # Operators read these, and brokers are compared by them: seven digits are enough.
         *((name, "f4") for name in SHOWN_COLUMNS),
         *(("owner", "i4"), ("leaving", "?"), ("work", "f4"), ("lasting", "f4")),
     ]
@@ -71,7 +71,7 @@ class Block:
 
 
 class SegmentRows:
-    """The rows of all topics. Arrays that it hands out are replaced when rows are added: do not keep them."""
+    """The rows of all topics. Adding rows replaces the arrays that it has returned: do not keep them."""
 
     def __init__(self) -> None:
         self.blocks: dict[str, Block] = {}
@@ -105,7 +105,7 @@ class SegmentRows:
         return None if block is None or index is None else block.first_row + index
 
     def owner_number(self, broker: str) -> int:
-        """The index of a broker in `owners`. It is added if it is new."""
+        """The index of a broker in `owners`. A new broker is added."""
         number = self._owner_numbers.setdefault(broker, len(self.owners))
         if number == len(self.owners):
             self.owners.append(broker)
@@ -189,7 +189,7 @@ class SegmentRows:
         return self._dead_count > max(_LEAST_ROWS, self._count // 2)
 
     def compact(self, *, keep_owners: Sequence[int] = ()) -> dict[int, int]:
-        """Drop the dead rows, and owners that own nothing and are not in `keep_owners`; the others' new numbers.
+        """Drop the dead rows, and owners that own nothing and are not in `keep_owners`; returns the new numbers.
 
         The rows that are left keep their order.
         """

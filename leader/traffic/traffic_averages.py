@@ -18,7 +18,7 @@ RECENT_SHARE = 1 / 8
 
 @dataclass(frozen=True, slots=True)
 class RecentTraffic:
-    """How busy a segment is now, for people."""
+    """How busy a segment is now, for operators."""
 
     messages_per_second: float
     bytes_per_second: float
@@ -34,9 +34,9 @@ class SegmentTraffic:
 
     `pressure` above 1 means that a split rule holds. `firing_average` is the average of the rule with that pressure, 0
     while the segment is too young for every rule. `warmest` is the highest average over any window, `merge_average` the
-    one over the merge rule's window. The rates are recent and for people: messages stored, and messages that the owner
-    gave to readers and other brokers. So is `pending_bytes`, the bytes of the segment that wait in the owner's front
-    store. No decision uses these.
+    one over the merge rule's window. The rates are recent and for operators: messages stored, and messages that the
+    owner gave to readers and other brokers. So is `pending_bytes`, the bytes of the segment that wait in the owner's
+    front store. No decision uses these.
 
     Fields with a default may be missing from the report of an older broker.
     """
@@ -57,7 +57,7 @@ class SegmentTraffic:
 
     @property
     def shown(self) -> RecentTraffic:
-        """The fields that people see."""
+        """The fields for operators."""
         return RecentTraffic(
             messages_per_second=self.messages_per_second,
             bytes_per_second=self.bytes_per_second,
@@ -70,7 +70,7 @@ class SegmentTraffic:
 
 @dataclass(frozen=True, slots=True)
 class KnownAverages:
-    """What one owner of a key range gives to the next.
+    """The averages that one owner of a key range gives to the next.
 
     `sums` has, by window in seconds, the weighted sums of messages/s and bytes/s, and the sum of the weights.
     """
@@ -148,7 +148,7 @@ class TrafficAverages:
         self._recent_reads.move(elapsed_seconds, read_messages / elapsed_seconds, read_bytes / elapsed_seconds)
 
     def configure(self, config: TopicConfig) -> None:
-        """Take a changed configuration: a new window begins with what the nearest window knows."""
+        """Take a changed configuration: a new window begins with the averages of the nearest window."""
         if config.scaling != self._config.scaling:
             known = [*self._averages.values(), self._recent]
             self._averages = {window: _nearest(known, window) for window in _windows(config.scaling)}
@@ -210,7 +210,7 @@ class TrafficAverages:
 
 
 def goes_on_for(segment: Segment, known: Mapping[int, Segment]) -> Segment | None:
-    """The predecessor with exactly the slots of this segment: what is known of its traffic holds for both.
+    """The predecessor with exactly the slots of this segment: knowledge of its traffic holds for both.
 
     None if there is none, or if it is not in `known`, the segments by id. A bulk load in between is skipped: it says
     nothing about what is published.

@@ -19,7 +19,7 @@ from leader.traffic.traffic_averages import RecentTraffic, SegmentTraffic
 Rates = npt.NDArray[np.float64]
 
 YOUNG_SECONDS = 10.0
-"""The first reports of a segment count the pause in which it began. For so long its predecessors' work says more."""
+"""The first reports of a segment count the pause in which it began. For so long its predecessors' work counts more."""
 LASTING_SECONDS = 600.0
 """The window of the column `lasting`."""
 _ONE = Target()
@@ -117,10 +117,10 @@ class TrafficTable:
         self._rows.remove(topic)
 
     def expect(self, begun: TopicState) -> None:
-        """Count the segments that the transition in that state opens, and no longer those that it seals.
-
-        That holds until a newer state is applied, or until `release`, if the transition comes to nothing. So whoever
-        assigns brokers to other segments meanwhile takes it into account. Unknown topics change nothing.
+        """Count the segments that the transition in that state opens, and no longer those that it seals. That holds
+        until a newer state is applied, or until `release`, if the transition ends without effect. So code that assigns
+        brokers to other segments meanwhile takes it into account. Unknown topics change nothing. assigns brokers to
+        other segments meanwhile takes it into account. Unknown topics change nothing.
         """
         block, record = self._rows.blocks.get(begun.topic), begun.transition
         if block is None or record is None:
@@ -148,7 +148,7 @@ class TrafficTable:
     # -- reports of owners ---------------------------------------------------------------------------------
 
     def record(self, traffic: Iterable[SegmentTraffic], *, now_seconds: float) -> None:
-        """Take what owners report of their segments. Reports of segments that are not open here are dropped."""
+        """Take the owners' reports of their segments. Drops reports of segments that are not open here."""
         rows: list[int] = []
         reported: list[tuple[float, ...]] = []
         row_of = self._rows.row
@@ -171,9 +171,9 @@ class TrafficTable:
             _update_work(segments, np.array(rows), now_seconds - before_seconds)
 
     def record_again(self, traffic: Sequence[SegmentTraffic], *, now_seconds: float) -> Sequence[SegmentTraffic]:
-        """Take it that segments are as they were reported last; returns those of which no report is here.
+        """Count segments as they were reported last; returns those without a report here.
 
-        Thousands of idle segments are repeated each second: only what changes with time is written.
+        Thousands of idle segments are repeated each second: this writes only what changes with time.
         """
         row_of = self._rows.row
         rows = [row_of(each.topic, each.segment) for each in traffic]
