@@ -1,8 +1,8 @@
 """The asynchronous client: every call of BraidMQ, for asyncio.
 
 `client.py` is generated from this file: run `python tools/generate_client.py` (or `make format`) after a change here.
-What needs Arrow is imported where it is used: calls that carry no messages, as most commands of `mq` make, start in a
-third of the time without it.
+Modules that need Arrow are imported where they are used: calls that carry no messages, as most commands of `mq` make,
+start in a third of the time without it.
 """
 
 from __future__ import annotations
@@ -98,15 +98,15 @@ class AsyncClient:
     broker fails, the client asks the next one.
 
     - `timeout_seconds` bounds each wait for a broker, `connect_timeout_seconds` each attempt to connect.
-    - `token`, or what `token_file` has at the moment, goes with every request to brokers; without them, that of the
+    - `token`, or the current content of `token_file`, goes with every request to brokers; without them, that of the
       variables `BRAIDMQ_TOKEN` or `BRAIDMQ_TOKEN_FILE`. So do `headers`.
     - `ca` is a file of the certificates by which brokers are trusted, instead of the system's. `client_cert` is shown
-      to brokers that ask who the client is: a file with a certificate and its key, or the files of the two. Without
-      them, the variables `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY` count.
+      to brokers that ask for the client's identity: a file with a certificate and its key, or the files of the two.
+      Without them, the variables `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY` count.
     - `retry` says how long reads and other repeatable calls are retried.
     - `idempotent`: brokers recognise a repeated publish and store it once. So the client repeats a publish for
       `delivery_timeout_seconds` until it knows the outcome. Without `idempotent` it repeats a publish only if the
-      broker says, or the missing connection proves, that nothing was stored.
+      broker reports, or the missing connection proves, that nothing was stored.
     - `direct`: the client learns the cluster's other brokers and sends messages straight to the owners of their
       segments. Without `direct` it uses only the given addresses, for example those of a load balancer.
     - `read_files`: readers that are far behind read the topic's files from the store, if this machine can reach it,
@@ -213,7 +213,7 @@ class AsyncClient:
 
     @property
     def waiting(self) -> Waiting | None:
-        """The call that has waited longest for a broker, and why; None if none waits. For programs that tell it."""
+        """The call that has waited longest for a broker, and why; None if none waits. For programs that report it."""
         return self._transport.waits.longest()
 
     async def __aenter__(self) -> Self:
@@ -227,10 +227,10 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Close every connection; later calls raise `ClientClosed`. Workers and consumers are closed first.
 
-        So do the receipts of producers that are still open: close those before, or use them in a block.
+        Receipts of producers that are still open raise it too: close those before, or use them in a block.
         """
         for worker in list(self._workers):
-            # Whoever waits for its acks has called `flush`.
+            # A program that needs its acks has called `flush`.
             with suppress(BraidMQError):
                 await worker.close()
         for producer in list(self._producers):
@@ -243,9 +243,9 @@ class AsyncClient:
     async def create_topic(self, topic: str, *, exist_ok: bool = True, **settings: Unpack[TopicSettings]) -> Topic:
         """Create a topic, or change the settings of an existing one: `segments=4`, `retention={"seconds": 3600}`, ….
 
-        A program may call it whenever it starts. `created` of the answer says whether the topic is new. What counts
-        only at creation (`segments`) is ignored where it is not, and stands in `differs`. With `exist_ok=False` an
-        existing topic is left alone. Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting),
+        A program may call it whenever it starts. `created` of the answer says whether the topic is new. Settings that
+        count only at creation (`segments`) are ignored if it is not new, and stand in `differs`. With `exist_ok=False`
+        an existing topic is left alone. Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting),
         `Conflict` for a change of `key_type` or `value_type`, and `TopicExists`.
         """
         return await self._admin.create_topic(topic, settings, exist_ok=exist_ok)
@@ -373,13 +373,13 @@ class AsyncClient:
     async def set_policy(self, policy: Mapping[str, Any], *, etag: str) -> ClusterPolicy:
         """Put a policy in the place of the one with this `etag`, and return it: it is in force within a second.
 
-        What `policy` does not say is in force no more. Raises `PolicyChanged` if somebody has changed it meanwhile, and
-        `InvalidRequest`, which names what is wrong.
+        Anything that `policy` leaves out is no longer in force. Raises `PolicyChanged` if the policy has changed
+        meanwhile, and `InvalidRequest`, which names what is wrong.
         """
         return await self._admin.set_policy(policy, etag)
 
     async def drain_broker(self, broker: str) -> BrokerDrain:
-        """Make a broker hand over all that it owns, so that it can be stopped. Raises `NotFound`.
+        """Make a broker hand over everything that it owns, so that it can be stopped. Raises `NotFound`.
 
         The answer says how many segments are left. Call it again until there are none.
         """
@@ -434,7 +434,7 @@ class AsyncClient:
     ) -> TopicPosition:
         """Return the offset of each segment at a marker, at `"earliest"`, `"latest"` (the default) or at a time.
 
-        Raises `InvalidMarker`, and `PositionExpired` if retention has removed what the marker names.
+        Raises `InvalidMarker`, and `PositionExpired` if retention has removed the marker's position.
         """
         start = start_parameters(from_, marker) if marker is None else {"marker": marker}
         return await self._admin.position(topic, start)
@@ -443,7 +443,7 @@ class AsyncClient:
         """Wait up to `seconds` for a message after a marker, and return whether there is one.
 
         This is for readers that keep positions themselves. Raises `InvalidMarker`, and `PositionExpired` if retention
-        has removed what the marker names.
+        has removed the marker's position.
         """
         from braidmq.read.reader import has_message_after
 
@@ -463,8 +463,8 @@ class AsyncClient:
     ) -> Position:
         """Publish one message and return its position once it is stored.
 
-        See `OutgoingMessage` for what a value may be, and for the times. Raises `OutcomeUnknown` if no acknowledgement
-        came in time.
+        See `OutgoingMessage` for possible values, and for the times. Raises `OutcomeUnknown` if no acknowledgement came
+        in time.
         """
         from braidmq.publish.encoding.outgoing import OutgoingMessage
 
@@ -476,14 +476,14 @@ class AsyncClient:
         return Position(positions[0].segment, positions[0].offset)
 
     async def _publish_again(self, topic: str, message: OutgoingMessage, producer_id: str, sequence: int) -> Position:
-        """Publish a message of which a try is over whose outcome nobody knows, with the same producer and sequence."""
+        """Publish a message again, after a try with an unknown outcome, with the same producer and sequence."""
         positions = await self._publisher.publish_as(topic, message, producer_id, sequence)
         return Position(positions[0].segment, positions[0].offset)
 
     async def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish messages (or bare values) in order, in few requests, one request at a time.
 
-        If it fails, the error's `published` says what was acknowledged before.
+        If it fails, the error's `published` has what was acknowledged before.
         """
         return await self._publisher.publish_many(topic, messages)
 
@@ -500,9 +500,8 @@ class AsyncClient:
         `key`, `value` and `event_time` name columns. Without `value`, the value is the row as a JSON object of all
         columns. A value column that is neither bytes nor text is sent as JSON too. `headers` names a map column, or
         gives the same headers for all rows. `deliver_at`, `delay` and `expires_at` name columns, or give the same time
-        for all. `progress` is called with the number of acknowledged rows and the total.
-        If it fails, the error's `published` says what was acknowledged before: go on with
-        `table[error.published.count:]`.
+        for all. `progress` is called with the number of acknowledged rows and the total. If it fails, the error's
+        `published` has what was acknowledged before: go on with `table[error.published.count:]`.
         """
         from braidmq.publish.encoding.tables import TablePlan
 
@@ -743,8 +742,8 @@ class AsyncClient:
         See `AsyncWorker`. All workers of a group share the topic's messages. At most `prefetch` messages are claimed
         ahead of the work, and fewer if it is slow. `lease_seconds` are those of the group by default, and at most
         those: how long after this process has died its messages come again. With `idle_seconds` iteration ends once
-        there was no message for so long. `name` is what the group's description calls it; else that is the host and the
-        process.
+        there was no message for so long. `name` is its name in the group's description; by default it consists of the
+        host and the process.
         """
         from braidmq.consume.group_calls import GroupCalls
         from braidmq.consume.worker import AsyncWorker, WorkerSettings
@@ -766,9 +765,9 @@ class AsyncClient:
     ) -> AsyncConsumer:
         """Return a member of a stream group: iterate over it for the messages of the segments that it is given.
 
-        See `AsyncConsumer`. All members of a group divide the topic's segments. What is done is committed every
+        See `AsyncConsumer`. All members of a group divide the topic's segments. Done messages are committed every
         `commit_seconds`; with None, only by `commit`. A member that starts again under its `member_id` has its segments
-        at once, and ends a process before. At most `prefetch` messages of each segment are read ahead. With
+        at once, and ends an earlier process. At most `prefetch` messages of each segment are read ahead. With
         `idle_seconds` iteration ends once there was no message for so long.
         """
         from braidmq.consume.consumer import AsyncConsumer, ConsumerSettings

@@ -1,4 +1,4 @@
-"""What the blocking client is made of: its event loop, and iterators and files that wait for it."""
+"""The parts of the blocking client: its event loop, and iterators and files that wait for it."""
 
 import asyncio
 import io
@@ -31,9 +31,9 @@ _SIGNAL_SECONDS = 0.5
 
 
 class Running:
-    """Whether a thread with an event loop runs in this process: looked at for each message.
+    """Whether a thread with an event loop runs in this process. Each message checks it.
 
-    In a forked process none does: `is_forked`.
+    In a forked process no such thread runs: `is_forked`.
     """
 
     __slots__ = ("__weakref__", "is_forked", "is_open", "loop")
@@ -43,7 +43,7 @@ class Running:
         self.loop = loop
 
     def check_process(self) -> None:
-        """Raise `ClientClosed` in a forked process: what was given to the parent is the parent's."""
+        """Raise `ClientClosed` in a forked process: the client belongs to the parent."""
         if self.is_forked:
             raise ClientClosed(FORKED)
 
@@ -67,20 +67,20 @@ if hasattr(os, "register_at_fork"):
 class LoopThread:
     """An event loop in a thread of its own, and calls into it.
 
-    A forked process has no such thread. There it counts as closed, since nobody would ever answer a call. What closes
-    or collects it there does nothing: the thread is the parent's.
+    A forked process has no such thread. There it counts as closed, since no thread would ever answer a call. Closing or
+    collecting it there does nothing: the thread is the parent's.
     """
 
     def __init__(self) -> None:
         started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
-        # Not anyio's own way to start one: whoever collects what that gives waits for the thread, also in a fork.
+        # Not by anyio's own way: a program that collects its result waits for the thread, also in a fork.
         thread = threading.Thread(target=_run, args=(started,), daemon=True, name="braidmq client")
         thread.start()
         self._portal, self._loop = started.result()
         self._started: set[asyncio.Task[None]] = set()
         self.running = Running(self._loop)
         _all_running.add(self.running)
-        # For clients that nobody closes: this also runs at the end of the program, while threads still run.
+        # For clients that are never closed: this also runs at the end of the program, while threads still run.
         self._stop = weakref.finalize(self, _stop, self._portal, thread, self.running)
 
     @property
@@ -102,7 +102,7 @@ class LoopThread:
             future.cancel()
 
     def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start an asynchronous function and wait neither for it nor for its start. Nobody is told if it fails."""
+        """Start an asynchronous function and wait neither for it nor for its start. A failure of it is not reported."""
         self.check_open()
         try:
             self._loop.call_soon_threadsafe(self._begin, function)
@@ -120,7 +120,7 @@ class LoopThread:
             task.exception()
 
     def call_at_end(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """As `call`, for what closes something: in a forked process it does nothing."""
+        """As `call`, for functions that close something: in a forked process it does nothing."""
         if not self.running.is_forked:
             self.call(function, *args)
 
@@ -160,7 +160,7 @@ def _run(started: "Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]]") ->
 
     try:
         anyio.run(serve)
-    except BaseException as error:  # there are no threads, or no descriptors, left: whoever starts it is told
+    except BaseException as error:  # no threads, or no descriptors, are left: the caller that starts it gets this
         if started.done():
             raise
         started.set_exception(error)
@@ -206,7 +206,7 @@ def publish_in_batches(
 
 
 class Messages(MessageCursor, Iterator[Message]):
-    """Messages in order; `marker` says where to go on."""
+    """Messages in order; `marker` is where to go on."""
 
     def __init__(self, loop: LoopThread, messages: AsyncMessages, polls: PlainPolls) -> None:
         super().__init__(messages.reader)
@@ -222,9 +222,9 @@ class Messages(MessageCursor, Iterator[Message]):
         return message
 
     def _go_on(self) -> bool:
-        """Get the next page: by a poll from this thread, or by way of the loop. False if there is none.
+        """Get the next page: by a poll from this thread, or through the loop. False if there is none.
 
-        An interrupt at any line loses nothing, and gives nothing twice: the page is taken by one step.
+        An interrupt at any line loses nothing, and returns nothing twice: one step takes the page.
         """
         self.settle()
         page = self._polls.page(self.reader)
@@ -236,7 +236,7 @@ class Messages(MessageCursor, Iterator[Message]):
 
 
 class Tables(Iterator[pa.Table]):
-    """Pages as pyarrow tables; `marker` says where to go on after the last one returned."""
+    """Pages as pyarrow tables; `marker` is where to go on after the last one returned."""
 
     def __init__(self, loop: LoopThread, tables: AsyncTables) -> None:
         self._loop = loop
@@ -285,7 +285,7 @@ class Payload(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if not self.closed:
             self._loop.call_at_end(self._payload.aclose)
         super().close()

@@ -14,8 +14,8 @@ from braidmq.short_tracebacks import short_tracebacks
 class Consumer:
     """Reads a topic together with all other members of its stream group: iterate over it for messages.
 
-    See `AsyncConsumer`, which does the work in the client's thread: heartbeats go on while yours is busy. A loop over
-    it that ends, also by `break` or an exception, closes it; within `with consumer:` the block does so.
+    See `AsyncConsumer`, which does the work in the client's thread: heartbeats go on while your thread is busy. A loop
+    over it that ends, also by `break` or an exception, closes it; within `with consumer:` the block does so.
     """
 
     def __init__(self, loop: LoopThread, consumer: AsyncConsumer) -> None:
@@ -69,13 +69,13 @@ class Consumer:
 
     @property
     def fenced(self) -> int:
-        """How often a commit came too late: the segment was with another member, which goes on from the last one."""
+        """How often a commit came too late: another member had the segment, which goes on from the last commit."""
         return self._consumer.fenced
 
     def commit(self) -> None:
         """Commit all messages that were handed out, also the one in hand: when it returns, that is durable.
 
-        Raises `MemberFenced` if a segment was with another member by then: its messages come again there.
+        Raises `MemberFenced` if another member had a segment by then: its messages come again there.
         """
         self._loop.call(self._consumer.commit)
 
@@ -84,5 +84,5 @@ class Consumer:
         self._consumer.stop()
 
     def close(self) -> None:
-        """Commit what is done, unless that is yours to do, leave the group, and stop."""
+        """Commit the messages that are done, unless you commit yourself; then leave the group, and stop."""
         self._loop.call_at_end(self._consumer.close)

@@ -43,7 +43,7 @@ class Delivery(BaseDelivery):
         self.end(error)
 
     def extend(self, seconds: float | None = None) -> None:
-        """Have the lease run for so many seconds from now on; without, for the group's `lease_seconds`.
+        """Extend the lease by so many seconds from now on; without a number, by the group's `lease_seconds`.
 
         The worker does so by itself while you work. Call it to learn whether the message is still yours: raises
         `ClaimLost` if it is not, and `InvalidConfig` for more than the group's `lease_seconds`.
@@ -55,7 +55,7 @@ class Delivery(BaseDelivery):
 class Worker:
     """Works through a topic together with all other workers of its group: iterate over it for deliveries.
 
-    See `AsyncWorker`, which does the work in the client's thread: leases run on while yours is busy. Threads may
+    See `AsyncWorker`, which does the work in the client's thread: leases run on while your thread is busy. Threads may
     iterate over one worker. A loop over it that ends, also by `break` or an exception, closes it: its acks are durable
     then, and messages that were claimed ahead go to others. Within `with worker:` the block does so.
     """
@@ -111,7 +111,7 @@ class Worker:
 
     @property
     def lost(self) -> int:
-        """Of how many messages the ack or release came too late: they were with another worker by then."""
+        """How many acks or releases came too late: another worker had the message by then."""
         return self._worker.lost
 
     def run(
@@ -124,11 +124,11 @@ class Worker:
     ) -> None:
         """Call `handler` with each delivery, in `concurrency` threads; returns when the worker is stopped or idle.
 
-        A message is acked when its handler returns, unless that has acked or released it. If it raises, the message is
-        released with the reason, and `on_error` is called with the delivery and the error, in the handler's thread; by
-        default it is logged (logger `braidmq.worker`). With `signals`, the first SIGTERM or SIGINT stops it: what is in
-        hand is finished, the rest released at once. All acks are durable when it returns. Raises `TopicNotFound`,
-        `InvalidArgument`, and what else ends a worker.
+        A message is acked when its handler returns, unless the handler has acked or released it. If the handler raises,
+        the message is released with the reason, and `on_error` is called with the delivery and the error, in the
+        handler's thread; by default the error is logged (logger `braidmq.worker`). With `signals`, the first SIGTERM or
+        SIGINT stops it: messages in hand are finished, the others released at once. All acks are durable when it
+        returns. Raises `TopicNotFound`, `InvalidArgument`, and other errors that end a worker.
         """
         report = on_error or log_failure
 
@@ -147,20 +147,20 @@ class Worker:
         ):
 
             async def in_thread(delivery: AsyncDelivery) -> None:
-                # In the context of the handler, by which a call that it makes is known to be its own.
+                # In the context of the handler: so a call that the handler makes is known to be its own.
                 here = partial(copy_context().run, work, cast("Delivery", delivery))
                 working = asyncio.get_running_loop().run_in_executor(pool, here)
                 try:
                     await asyncio.shield(working)
                 except asyncio.CancelledError:
-                    # A thread cannot be stopped: nobody else is to get the message while it runs.
+                    # A thread cannot be stopped: no other worker may get the message while it runs.
                     await asyncio.wait([working])
                     raise
 
             self._loop.call(self._worker.run, in_thread, concurrency=concurrency, signals=False)
 
     def stop(self) -> None:
-        """Hand out nothing more: iteration ends, and `run` returns when what is in hand is done.
+        """Hand out nothing more: iteration ends, and `run` returns when the messages in hand are done.
 
         May be called from any thread, and by a signal's handler.
         """
@@ -169,17 +169,17 @@ class Worker:
     def flush(self) -> None:
         """Wait until all acks and releases so far are answered: then they are durable.
 
-        Raises `ClaimLost` if some messages since the last flush were with another worker by then, and what else went
-        wrong. Such a message is not acked by this worker; it is worked on elsewhere.
+        Raises `ClaimLost` if another worker had some messages since the last flush by then, and any other error. This
+        worker does not ack such a message; another works on it.
         """
         self._loop.call(self._worker.flush)
 
     def close(self) -> None:
-        """Give back all that is in hand, wait until acks and releases are answered, and stop.
+        """Give back all messages in hand, wait until acks and releases are answered, and stop.
 
-        What handlers of a `run` work on is theirs to the end: it waits for them. Called by one of them it stops the
-        worker, which `run` closes. While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or
-        what else it was.
+        Handlers of a `run` keep their messages to the end: it waits for them. Called by a handler, it stops the worker,
+        and `run` closes it. While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or another
+        error.
         """
         self._loop.call_at_end(self._worker.close)
 
@@ -209,7 +209,7 @@ class Group:
         return self._loop.call(self._group.create, from_=from_, **settings)
 
     def describe(self) -> GroupDescription:
-        """Return its settings, its lag (messages, seconds), and what has become of messages. Raises `GroupNotFound`."""
+        """Return its settings, its lag (messages, seconds), and counts of messages. Raises `GroupNotFound`."""
         return self._loop.call(self._group.describe)
 
     def messages(
@@ -225,7 +225,7 @@ class Group:
     def reset(
         self, to: str | datetime | None = None, *, marker: str | None = None, force: bool = False
     ) -> GroupDescription:
-        """Have the group begin anew; see `AsyncGroup.reset`."""
+        """Make the group begin anew; see `AsyncGroup.reset`."""
         return self._loop.call(self._group.reset, to, marker=marker, force=force)
 
     def delete(self) -> None:

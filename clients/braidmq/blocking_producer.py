@@ -39,14 +39,14 @@ _GATHERED_MESSAGES = 1024
 _GATHERED_BYTES = 256 * 1024
 _GATHERED_VALUE_BYTES = 32 * 1024
 _MOST_GATHERINGS = 8
-"""These may wait beside what `max_pending_bytes` counts."""
+"""So many may wait beyond the limit of `max_pending_bytes`."""
 _LONGEST_PAUSE_SECONDS = 0.005
 _NO_TIMES = (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of some messages. Without a result nobody will know it."""
+    """The outcome of some messages. Without a result, it will never be known."""
 
     numbers: Sequence[int]
     result: Answer | Exception | None
@@ -54,9 +54,9 @@ class _Outcome:
 
 
 class SharedReceipts:
-    """The receipts of messages that were handed over together, and what became of each: as `Receipts`.
+    """The receipts of messages that were handed over together, and the outcome of each: as `Receipts`.
 
-    Outcomes come in the loop's thread, and are looked at in any.
+    Outcomes come in the loop's thread; any thread may read them.
     """
 
     def __init__(self, loop: LoopThread, hand_over: Callable[[], Awaitable[None]]) -> None:
@@ -93,27 +93,27 @@ class SharedReceipts:
         return found[0].result or ClientClosed(ABANDONED)
 
     def is_done(self, number: int) -> bool:
-        """Whether it is known what became of a message."""
+        """Whether the outcome of a message is known."""
         return self._find(number) is not None
 
     def result(self, number: int) -> Acknowledgement:
-        """Wait for what becomes of a message. Raises what the publish raised."""
+        """Wait for the outcome of a message. Raises what the publish raised."""
         found = self._find(number)
         if found is None:
             self._awaited.add(number)
             try:
                 found = self._loop.call(self._wait_for, number)
-            except BaseException:  # a wait that is interrupted was told nothing
+            except BaseException:  # an interrupted wait has returned no outcome
                 self._awaited.discard(number)
                 raise
         if not isinstance(found[0].result, Answer):
-            # Only of a failure it counts whether it was told.
+            # It matters only of failures whether they were reported.
             self._told.add(number)
         self._awaited.discard(number)
         return _acknowledgement(*found)
 
     def told(self, number: int) -> str:
-        """What is known of a message, without asking its receipt."""
+        """The known state of a message, without asking its receipt."""
         found = self._find(number)
         if found is None:
             return "pending"
@@ -130,7 +130,7 @@ class SharedReceipts:
         return found
 
     def _find(self, number: int) -> tuple[_Outcome, int] | None:
-        """What became of a message, and which of the messages of that outcome it is."""
+        """The outcome of a message, and which of the messages of that outcome it is."""
         for outcome in self._outcomes:
             numbers = outcome.numbers
             index = number - numbers.start if isinstance(numbers, range) else bisect_left(numbers, number)
@@ -155,7 +155,7 @@ def _acknowledgement(outcome: _Outcome, index: int) -> Acknowledgement:
 class Receipt:
     """The acknowledgement of one message, to wait for.
 
-    If nobody asks for a failed receipt, the producer's `flush` raises the failure, or the end of its `with` block.
+    If a failed receipt is never asked for, the producer's `flush` raises the failure, or the end of its `with` block.
     """
 
     __slots__ = ("_number", "_receipts")
@@ -178,7 +178,7 @@ class Receipt:
 class _Gathering:
     """Messages that are handed over together.
 
-    When they are due is set once it is known; `trace` is that of the first one that is in a trace.
+    Their due time is set once it is known; `trace` is that of the first one that is in a trace.
     """
 
     __slots__ = ("due_seconds", "receipts", "rows", "trace")
@@ -212,7 +212,7 @@ class Producer:
 
     @property
     def producer_id(self) -> str | None:
-        """The id that brokers know this producer by; None if it is not idempotent."""
+        """The id by which brokers know this producer; None if it is not idempotent."""
         return self._producer.producer_id
 
     def __enter__(self) -> Self:
@@ -243,7 +243,7 @@ class Producer:
         A value longer than the client's upload threshold is uploaded first. Raises `InvalidArgument` for a message
         that cannot be sent, `ClientClosed` after `close`, and whatever an upload raises.
         """
-        # What most messages are, and where most of them go, is looked at first, and here: each call more would be felt.
+        # The usual case of most messages comes first, and inline: each further call would cost noticeable time.
         if (
             value.__class__ is bytes
             and (key is None or key.__class__ is bytes)
@@ -278,7 +278,7 @@ class Producer:
         return self._gather(key_data, data, size_bytes, is_text=isinstance(value, str))
 
     def flush(self) -> None:
-        """Send what is waiting and wait for all answers. Raises the first failure that nobody asked its receipt for."""
+        """Send waiting messages and wait for all answers. Raises the first failure whose receipt was not asked for."""
         self._loop.call(self._after_gathered, self._producer.flush)
 
     def close(self) -> None:
@@ -320,7 +320,7 @@ class Producer:
         return sum(len(gathering.rows) for gathering in list(self._gatherings))
 
     def _announce(self) -> None:
-        """Tell the loop that a gathering has its first message. Where many wait, wait for room."""
+        """Signal to the loop that a gathering has its first message. If many wait, wait for room."""
         note(self._producer)
         if len(self._gatherings) > _MOST_GATHERINGS:
             self._loop.call(self._hand_over)
@@ -336,7 +336,7 @@ class Producer:
         return _Gathering(SharedReceipts(self._loop, self._hand_over))
 
     async def _hand_over_soon(self) -> None:
-        """Hand over what is full, and what is gathered in a part of the time for which a batch lingers anyway."""
+        """Hand over full gatherings now, and others after a part of the time for which a batch lingers anyway."""
         gathering, timing = self._gatherings[-1], self._producer.timing
         gathering.due_seconds = self._producer.due_seconds()
         await self._hand_over(but=1)
@@ -349,7 +349,7 @@ class Producer:
     async def _hand_over(self, *, but: int = 0) -> None:
         """Give the gathered messages to the producer, in order; not the last gatherings, if so many may be kept."""
         async with self._hand_over_lock:
-            # Not those that come meanwhile: whoever waits for this waits for no others.
+            # Not those that come meanwhile: a caller that waits for this waits for no others.
             for _ in range(len(self._gatherings) - but):
                 with self._lock:
                     gathering = self._gatherings[0]
@@ -357,14 +357,14 @@ class Producer:
                         self._gatherings.append(self._new_gathering())
                 if gathering.rows:
                     await self._give(gathering)
-                # Only now: whoever is interrupted while he waits for room leaves it to the next one.
+                # Only now: a caller that is interrupted while it waits for room leaves it to the next one.
                 self._gatherings.popleft()
 
     async def _give(self, gathering: _Gathering) -> None:
         due_seconds = gathering.due_seconds or self._producer.due_seconds()
         try:
             await self._producer.send_rows(gathering.rows, gathering.receipts, due_seconds, gathering.trace)
-        except Exception as failure:  # whatever it is, it belongs to those who wait for the receipts
+        except Exception as failure:  # whatever it is, it belongs to the callers that wait for the receipts
             gathering.receipts.fail(range(len(gathering.rows)), failure)
 
     async def _after_gathered(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:

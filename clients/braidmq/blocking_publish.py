@@ -1,10 +1,11 @@
 """Single publishes of the blocking client: most go straight from the caller's thread to the broker.
 
-A call by way of the client's loop changes threads twice, and goes through an HTTP library that can do everything. That
+A call through the client's loop changes threads twice, and goes through an HTTP library that can do everything. That
 takes longer than the broker. So a small message is first sent once on a kept connection, with a producer and a sequence
-of its own. If that has no plain answer within `TRY_SECONDS`, the same message is sent by way of the loop, with the same
-producer and sequence. So whatever became of the first try, and wherever this process stops, it is stored once. A forked
-process shares connections and sequences with its parent, and uses neither: its client counts as closed (`LoopThread`).
+of its own. If that has no plain answer within `TRY_SECONDS`, the same message is sent through the loop, with the same
+producer and sequence. So whatever happened to the first try, and wherever this process stops, it is stored once. A
+forked process shares connections and sequences with its parent, and uses neither: its client counts as closed
+(`LoopThread`).
 """
 
 from base64 import b64encode
@@ -27,9 +28,9 @@ from filer.clock import Clock
 
 TRY_SECONDS = 1.0
 SLOW_SECONDS = 5.0
-"""After a try that took too long, all go by way of the loop for so long."""
+"""After a try that took too long, all publishes go through the loop for so long."""
 BY_THE_LOOP_SECONDS = 5.0
-"""So often a publish goes by way of the loop all the same: by what is answered there the client learns of brokers."""
+"""This often a publish goes through the loop all the same: from the answers there the client learns of brokers."""
 MOST_BYTES = 32 * 1024
 _MOST_KEY_BYTES = 300
 _IDLE_SECONDS = 3.0
@@ -43,7 +44,7 @@ _TEXT = {"braid-value": "text"}
 
 
 class _Kept:
-    """A connection, once there is one, and the identity of those who publish on it, one at a time."""
+    """A connection, once there is one, and the identity of the callers that publish on it, one at a time."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity, self.used_seconds = identity, _NEVER
@@ -63,7 +64,7 @@ class _Kept:
 class SinglePublishes:
     """Publishes single messages. Any thread may call it.
 
-    Without `direct` all go by way of the loop. So they do where there is more than one broker, or none that is reached
+    Without `direct` all go through the loop. So they do if there is more than one broker, or none that is reached
     without TLS and without a proxy: the client's transport knows about these.
     """
 
@@ -120,7 +121,7 @@ class SinglePublishes:
         except NotPlain:
             kept.close()
             if self._clock.monotonic_seconds() - began_seconds >= TRY_SECONDS:
-                # Who is slow would get each message twice: the next ones go by way of the loop.
+                # A slow broker would get each message twice: the next ones go through the loop.
                 self._direct_from_seconds = self._clock.monotonic_seconds() + SLOW_SECONDS
             message = OutgoingMessage(value, key)
             return self._loop.call(self._client._publish_again, topic, message, kept.identity.producer_id, sequence)
@@ -131,7 +132,7 @@ class SinglePublishes:
         return position
 
     def close(self) -> None:
-        """Close all connections that nobody uses. Those in use are closed when their publishes have ended."""
+        """Close all connections that are not in use. Those in use are closed when their publishes have ended."""
         self._endpoint = None
         while self._free:
             self._free.pop().close()
@@ -153,7 +154,7 @@ class SinglePublishes:
         return position
 
     def _take(self) -> _Kept:
-        """Nobody else uses it until it is given back: lists are changed by one thread at a time."""
+        """Take a connection for this caller alone, until it is returned: one thread at a time changes the lists."""
         try:
             kept = self._free.pop()
         except IndexError:

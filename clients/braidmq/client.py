@@ -151,7 +151,7 @@ class Client:
 
     @property
     def waiting(self) -> Waiting | None:
-        """The call that has waited longest for a broker, and why; None if none waits. For programs that tell it."""
+        """The call that has waited longest for a broker, and why; None if none waits. For programs that report it."""
         return self._async.waiting
 
     def __enter__(self) -> Self:
@@ -176,9 +176,9 @@ class Client:
     def create_topic(self, topic: str, *, exist_ok: bool = True, **settings: Unpack[TopicSettings]) -> Topic:
         """Create a topic, or change the settings of an existing one: `segments=4`, `retention={"seconds": 3600}`, ….
 
-        A program may call it whenever it starts. `created` of the answer says whether the topic is new. What counts
-        only at creation (`segments`) is ignored where it is not, and stands in `differs`. With `exist_ok=False` an
-        existing topic is left alone. Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting),
+        A program may call it whenever it starts. `created` of the answer says whether the topic is new. Settings that
+        count only at creation (`segments`) are ignored if it is not new, and stand in `differs`. With `exist_ok=False`
+        an existing topic is left alone. Raises `InvalidName`, `InvalidConfig` (which names the nearest known setting),
         `Conflict` for a change of `key_type` or `value_type`, and `TopicExists`.
         """
         return self._loop.call(self._async.create_topic, topic, exist_ok=exist_ok, **settings)
@@ -276,13 +276,13 @@ class Client:
     def set_policy(self, policy: Mapping[str, Any], *, etag: str) -> ClusterPolicy:
         """Put a policy in the place of the one with this `etag`, and return it: it is in force within a second.
 
-        What `policy` does not say is in force no more. Raises `PolicyChanged` if somebody has changed it meanwhile, and
-        `InvalidRequest`, which names what is wrong.
+        Anything that `policy` leaves out is no longer in force. Raises `PolicyChanged` if the policy has changed
+        meanwhile, and `InvalidRequest`, which names what is wrong.
         """
         return self._loop.call(self._async.set_policy, policy, etag=etag)
 
     def drain_broker(self, broker: str) -> BrokerDrain:
-        """Make a broker hand over all that it owns, so that it can be stopped. Raises `NotFound`.
+        """Make a broker hand over everything that it owns, so that it can be stopped. Raises `NotFound`.
 
         The answer says how many segments are left. Call it again until there are none.
         """
@@ -324,7 +324,7 @@ class Client:
     def position(self, topic: str, *, from_: str | datetime | None = None, marker: str | None = None) -> TopicPosition:
         """Return the offset of each segment at a marker, at `"earliest"`, `"latest"` (the default) or at a time.
 
-        Raises `InvalidMarker`, and `PositionExpired` if retention has removed what the marker names.
+        Raises `InvalidMarker`, and `PositionExpired` if retention has removed the marker's position.
         """
         return self._loop.call(self._async.position, topic, from_=from_, marker=marker)
 
@@ -332,7 +332,7 @@ class Client:
         """Wait up to `seconds` for a message after a marker, and return whether there is one.
 
         This is for readers that keep positions themselves. Raises `InvalidMarker`, and `PositionExpired` if retention
-        has removed what the marker names.
+        has removed the marker's position.
         """
         return self._loop.call(self._async.wait_behind, topic, marker, seconds=seconds)
 
@@ -350,8 +350,8 @@ class Client:
     ) -> Position:
         """Publish one message and return its position once it is stored.
 
-        See `OutgoingMessage` for what a value may be, and for the times. Raises `OutcomeUnknown` if no acknowledgement
-        came in time.
+        See `OutgoingMessage` for possible values, and for the times. Raises `OutcomeUnknown` if no acknowledgement came
+        in time.
         """
         return self._singles.publish(
             topic,
@@ -367,7 +367,7 @@ class Client:
     def publish_many(self, topic: str, messages: Iterable[OutgoingMessage | Value]) -> Published:
         """Publish messages (or bare values) in order, in few requests, one request at a time.
 
-        If it fails, the error's `published` says what was acknowledged before.
+        If it fails, the error's `published` has what was acknowledged before.
         """
         return publish_in_batches(self._loop, self._async.publish_many, topic, messages)
 
@@ -379,9 +379,8 @@ class Client:
         `key`, `value` and `event_time` name columns. Without `value`, the value is the row as a JSON object of all
         columns. A value column that is neither bytes nor text is sent as JSON too. `headers` names a map column, or
         gives the same headers for all rows. `deliver_at`, `delay` and `expires_at` name columns, or give the same time
-        for all. `progress` is called with the number of acknowledged rows and the total.
-        If it fails, the error's `published` says what was acknowledged before: go on with
-        `table[error.published.count:]`.
+        for all. `progress` is called with the number of acknowledged rows and the total. If it fails, the error's
+        `published` has what was acknowledged before: go on with `table[error.published.count:]`.
         `progress` is called in the client's thread.
         """
         return self._loop.call(self._async.publish_table, topic, table, progress=progress, **columns)
@@ -548,8 +547,8 @@ class Client:
         See `Worker`. All workers of a group share the topic's messages. At most `prefetch` messages are claimed
         ahead of the work, and fewer if it is slow. `lease_seconds` are those of the group by default, and at most
         those: how long after this process has died its messages come again. With `idle_seconds` iteration ends once
-        there was no message for so long. `name` is what the group's description calls it; else that is the host and the
-        process.
+        there was no message for so long. `name` is its name in the group's description; by default it consists of the
+        host and the process.
         """
         return Worker(
             self._loop,
@@ -570,9 +569,9 @@ class Client:
     ) -> Consumer:
         """Return a member of a stream group: iterate over it for the messages of the segments that it is given.
 
-        See `Consumer`. All members of a group divide the topic's segments. What is done is committed every
+        See `Consumer`. All members of a group divide the topic's segments. Done messages are committed every
         `commit_seconds`; with None, only by `commit`. A member that starts again under its `member_id` has its segments
-        at once, and ends a process before. At most `prefetch` messages of each segment are read ahead. With
+        at once, and ends an earlier process. At most `prefetch` messages of each segment are read ahead. With
         `idle_seconds` iteration ends once there was no message for so long.
         """
         return Consumer(

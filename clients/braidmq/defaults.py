@@ -23,5 +23,5 @@ DEFAULT_COMMIT_SECONDS = 1.0
 
 
 def default_url() -> str:
-    """Where to find a broker that nobody has named: the variable `BRAIDMQ_URL`, as for `mq`, or this machine."""
+    """The default address of a broker: the variable `BRAIDMQ_URL`, as for `mq`, or this machine."""
     return os.environ.get(URL_VARIABLE) or DEFAULT_URL

@@ -27,12 +27,12 @@
         ├── BodyTooLarge             `limit_bytes` says how large a request may be
         ├── Conflict
         │   ├── TopicExists          `create_topic(…, exist_ok=False)` wants a new one
-        │   ├── PolicyChanged        somebody else has changed the policy meanwhile
+        │   ├── PolicyChanged        the policy has changed meanwhile
         │   ├── SequenceExpired      the owner no longer knows whether it has stored this sequence
         │   ├── ProducerTaken        the producer's id belongs to another principal: choose another id
         │   ├── LoadCommitted        the load takes no more files and cannot be given up
-        │   ├── ClaimLost            messages are with another consumer, or done
-        │   ├── MemberFenced         segments are with another member of the group
+        │   ├── ClaimLost            another consumer has the messages, or they are done
+        │   ├── MemberFenced         another member of the group has the segments
         │   ├── MemberReplaced       another process has the same `member_id` now
         │   ├── InTopicGroup         ask this of the topic group
         │   ├── LoadOvertaken        a load reserved later was committed first: run it again
@@ -47,8 +47,8 @@
         └── BrokerFailed             an error inside the broker
 
 `retryable` says whether repeating the same call can help *and* cannot store anything twice. If the broker sent a
-problem document, its `retryable` counts; the table above shows the usual case. The client retries by itself whatever
-may be retried: an error that reaches the user has outlasted those retries.
+problem document, its `retryable` counts; the table above shows the usual case. The client itself retries everything
+that may be retried: an error that reaches the user has outlasted those retries.
 """
 
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ class BraidMQError(BraidError):
 
     @property
     def request_id(self) -> str | None:
-        """The id of the request, by which its lines are found in the brokers' logs; None if no broker answered."""
+        """The id of the request, which its lines in the brokers' logs carry; None if no broker answered."""
         return None if self.problem is None else self.problem.extras.get("request_id")
 
 

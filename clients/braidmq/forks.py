@@ -1,4 +1,4 @@
-"""Whether this process was forked since something was made: what belongs to the parent is left alone."""
+"""Whether this process was forked since an object was made: it leaves alone what belongs to the parent."""
 
 import os
 
@@ -18,7 +18,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Birthplace:
-    """The process in which something was made."""
+    """The process in which an object was made."""
 
     __slots__ = ("_forks",)
 

@@ -1,11 +1,11 @@
-"""The settings of a consumer group, as `Group.create` takes them (docs/consuming.md tells what each does)."""
+"""The settings of a consumer group, as `Group.create` takes them (docs/consuming.md explains each)."""
 
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 
 class DeadLetterSettings(TypedDict):
-    """Where messages go that nobody could work on: a topic of the same types of keys and values."""
+    """Where messages go that no worker could process: a topic of the same types of keys and values."""
 
     topic: str
 

@@ -1,4 +1,4 @@
-"""Markers between the messages of one page: the broker gives one for each page, readers may want more."""
+"""Markers between the messages of one page: the broker sends one for each page, readers may want more."""
 
 from filer.topic.positions import from_marker, to_marker
 

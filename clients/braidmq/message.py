@@ -34,7 +34,7 @@ class Reference:
 class Message:
     """One message: what its producer sent, and the segment, offset and time that the broker gave it.
 
-    `value` is None for a null value, and for a value by reference, which is in `ref`. Where a topic group was read,
+    `value` is None for a null value, and for a value by reference, which is in `ref`. If a topic group was read,
     `topic` is the topic of the group to which the message belongs.
     """
 
@@ -82,7 +82,7 @@ class Message:
         return document if _LONG_NUMBER.search(self.value) is None else json.loads(self.value)
 
     def _check_inline(self) -> None:
-        """A null in place of a value by reference would be taken for the value."""
+        """Raise for a value by reference: a null in its place would be taken for the value."""
         if self.ref is not None and self.value is None:
             raise InvalidArgument(
                 f"the value of message {self.id} ({self.ref.size_bytes} bytes) is stored beside the log: "
@@ -133,7 +133,7 @@ def messages_of(topic: str, table: pa.Table, markers: PageMarkers | None = None,
     """Return each row of a table as a message; with `markers`, those of a page from `first_row` on."""
     count = table.num_rows
     columns = [_python_column(table, name) for name in _COLUMNS]
-    # Of a topic group, each row says to which of its topics it belongs.
+    # In a topic group, each row names the topic that it belongs to.
     topics = table[_TOPIC].to_pylist() if _TOPIC in table.schema.names else [topic] * count
     made: list[Any] = list(map(_Draft.__new__, repeat(_Draft, count)))
     row = first_row
@@ -173,7 +173,7 @@ def _times(column: "pa.ChunkedArray[Any]") -> list[datetime | None]:
     # Through integers and differences: Arrow's own conversion looks up the time zone for each value.
     chunks = column.chunks if column.type == TIMESTAMP else column.cast(TIMESTAMP).chunks
     microseconds = list(chain.from_iterable(chunk.view(pa.int64()).to_pylist() for chunk in chunks))
-    # What was published together has one time.
+    # Messages published together have one time.
     times = {each: None if each is None else EPOCH + timedelta(0, 0, each) for each in set(microseconds)}
     return [times[each] for each in microseconds]
 

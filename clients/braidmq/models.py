@@ -12,7 +12,7 @@ class _Answer(BaseModel):
 
 
 class SegmentTraffic(_Answer):
-    """The current traffic of a segment at its owner: what is published, what is read, and what is not stored yet.
+    """The current traffic of a segment at its owner: published, read, and not stored yet.
 
     `times_target` is the published rate divided by the topic's target, for messages or bytes, whichever is larger.
     """
@@ -26,7 +26,7 @@ class SegmentTraffic(_Answer):
 
 
 class GivenUp(_Answer):
-    """The messages `[offset, next_offset)` of a segment that somebody has given up: `mq topic repair`.
+    """The messages `[offset, next_offset)` of a segment that are given up by `mq topic repair`.
 
     The object `key`, which had them, was `damaged` or `missing`. Readers pass them by. `next_offset` is None if nothing
     showed how far a damaged last file reached: up to the next file, then.
@@ -44,7 +44,7 @@ class Segment(_Answer):
 
     Offsets from `start_offset` on are kept. `end_offset` is the offset after the last one, known once it is sealed.
     Open segments have `traffic`, if it is known, and `hot_slot`, if one slot has so much of it that no split helps.
-    `given_up` are lost messages that nobody waits for any more.
+    `given_up` are lost messages that readers no longer wait for.
     """
 
     segment: int
@@ -110,7 +110,7 @@ class CheckedObject(_Answer):
 
 
 class SettingDifference(_Answer):
-    """A setting that counts only at creation: what was wanted, and what the topic has."""
+    """A setting that counts only at creation: the value that was wanted, and the topic's value."""
 
     wanted: Any
     actual: Any
@@ -119,9 +119,9 @@ class SettingDifference(_Answer):
 class Topic(_Answer):
     """A topic with its configuration and its segments.
 
-    `damaged` are the lost objects that the broker which answered knows of. Brokers before this version tell of none.
-    `created` says whether `create_topic` created it, and if it did not, `differs` what it ignored for that. `group` is
-    the topic group whose configuration and segments these are; None if they are the topic's own.
+    `damaged` are the lost objects that the answering broker knows. Brokers before this version report none. `created`
+    says whether `create_topic` created it, and if it did not, `differs` has the settings that it ignored for that.
+    `group` is the topic group whose configuration and segments these are; None if they are the topic's own.
     """
 
     topic: str
@@ -135,11 +135,11 @@ class Topic(_Answer):
 
 
 class Verification(_Answer):
-    """What a broker has found by now as it checks a topic, or the records of the cluster.
+    """The progress of a broker that checks a topic, or the records of the cluster.
 
-    So many objects are `ok`, `unchecked` (they have no digests), `given_up` (nobody waits for them), `damaged` or
-    `missing`; `at` is the last one looked at, and `bytes` is what was read. `found` is set as one is found that is
-    damaged or missing. `is_complete` comes last.
+    So many objects are `ok`, `unchecked` (they have no digests), `given_up` (readers do not wait for them), `damaged`
+    or `missing`; `at` is the last one checked, and `bytes` is how much was read. `found` is set when a damaged or
+    missing object is found. `is_complete` comes last.
     """
 
     ok: int
@@ -178,8 +178,8 @@ class TopicGroupSummary(_Answer):
 class TopicGroup(_Answer):
     """A topic group: its topics, and the configuration and the segments that they share.
 
-    `pending` are topics that it names and that have not joined it: its creation was interrupted, or somebody else has
-    taken the name. `created` and `differs` are as those of a `Topic`.
+    `pending` are topics that it names and that have not joined it: its creation was interrupted, or the name was taken
+    otherwise. `created` and `differs` are as those of a `Topic`.
     """
 
     group: str
@@ -203,7 +203,7 @@ class UnusableTopic(_Answer):
 
 
 class Owner(_Answer):
-    """The broker that takes a segment's messages; `url` is None while its address is unknown."""
+    """The broker that accepts a segment's messages; `url` is None while its address is unknown."""
 
     broker: str
     url: str | None = None
@@ -228,7 +228,8 @@ class Route(_Answer):
 class Broker(_Answer):
     """One broker of the cluster. `segments` is the number of open segments that it owns, if the cluster knows.
 
-    `peer_url` is where other brokers call it, if it has a port for them; whoever may observe the cluster is told.
+    `peer_url` is its address for other brokers, if it has a port for them. Only clients that may observe the cluster
+    get it.
     """
 
     broker: str
@@ -248,7 +249,7 @@ class BrokerDrain(_Answer):
 
 
 class ClusterPolicy(_Answer):
-    """What principals may do besides, what is revoked, and how much each may take.
+    """The policy: further permissions of principals, revocations, and quotas of each.
 
     `etag` names this version of it, in a change of it.
     """
@@ -262,18 +263,18 @@ class ClusterPolicy(_Answer):
 
 
 class DamagedTopic(_Answer):
-    """A topic of which so many objects are known to be damaged or missing."""
+    """A topic and how many of its objects are known to be damaged or missing."""
 
     topic: str
     objects: int
 
 
 class Cluster(_Answer):
-    """The brokers, the leader among them, the transitions under way, and the topics of which objects are damaged.
+    """The brokers, the leader among them, the transitions under way, and the topics with damaged objects.
 
-    `peer_keys` is whether the asked broker demands of others that they prove by keys who they are: `required`,
-    `optional` or `none`. Whoever may observe the cluster is told. Each of `problems` has a `type` and a `detail`:
-    `zookeeper-lost` while the asked broker has no contact with ZooKeeper, and knows of no leader.
+    `peer_keys` is whether the asked broker demands keys that prove the identity of other brokers: `required`,
+    `optional` or `none`. Only clients that may observe the cluster get it. Each of `problems` has a `type` and a
+    `detail`: `zookeeper-lost` while the asked broker has no contact with ZooKeeper, and knows of no leader.
     """
 
     cluster: str
@@ -312,7 +313,7 @@ class SegmentOffset(_Answer):
 
 
 class TopicPosition(_Answer):
-    """A position in a whole topic, and the marker that names it. Reading from the marker returns what comes after."""
+    """A position in a whole topic, and the marker that names it. Reading from the marker returns later messages."""
 
     topic: str
     marker: str
@@ -335,7 +336,7 @@ class ReservedSegment(_Answer):
 class ReservedLoad(_Answer):
     """Segments that are reserved for a bulk load until `expires`. All its messages get its `timestamp`.
 
-    `digests`: whether the broker takes files with digests; one of version 0.1 does not.
+    `digests`: whether the broker accepts files with digests; a broker of version 0.1 does not.
     """
 
     load: str
@@ -372,7 +373,7 @@ class GroupSummary(_Answer):
 class GroupLag(_Answer):
     """How far a group is behind: the messages that are not done, and for how many seconds the oldest has been due.
 
-    `seconds` is None where that message cannot be read. `at_most`: there are too many messages of other members of the
+    `seconds` is None if that message cannot be read. `at_most`: there are too many messages of other members of the
     topic group to count them, so it may be less.
     """
 
@@ -382,11 +383,11 @@ class GroupLag(_Answer):
 
 
 class GroupMessage(_Answer):
-    """A message of a group that was looked at without being claimed, as `Group.messages` gives it.
+    """A message of a group that was looked at without being claimed, as `Group.messages` returns it.
 
     `key`, `value` and `headers` are in the JSON form of brokers. `deliveries` is how often it was handed out. One that
     rests does so until `deliver_at`; the lease of one in flight still runs for `lease_seconds`. A dead letter has the
-    `id` that it has in its own topic, and tells why in its headers: `reason`, `origin` (the id that it had) and
+    `id` that it has in its own topic, and explains itself in its headers: `reason`, `origin` (the id that it had) and
     `dead_deliveries`.
     """
 
@@ -415,7 +416,7 @@ class GroupMessage(_Answer):
 
     @property
     def dead_deliveries(self) -> int | None:
-        """After how many deliveries it became a dead letter."""
+        """The number of deliveries after which it became a dead letter."""
         told = self.headers.get("braid-dead-deliveries")
         return int(told) if isinstance(told, str) and told.isdecimal() else None
 
@@ -430,7 +431,7 @@ class GroupMember(_Answer):
 
 
 class GroupSegment(_Answer):
-    """A segment that a stream group is in: everything below `position` is done. `member_id` has it; None: nobody."""
+    """A segment that a stream group is in. Everything below `position` is done. `member_id` has it; None: no member."""
 
     segment: int
     position: int
@@ -440,7 +441,7 @@ class GroupSegment(_Answer):
 
 
 class GroupConsumer(_Answer):
-    """Who has messages of a queue group now, and how many of its claims wait for some. None: those without a name."""
+    """A consumer with messages of a queue group now, and how many of its claims wait. None: those without a name."""
 
     consumer: str | None
     in_flight: int
@@ -455,17 +456,17 @@ class DelayedDeadLetters(_Answer):
 
 
 class GroupDescription(_Answer):
-    """A consumer group: its settings, its lag, and what has become of messages.
+    """A consumer group: its settings, its lag, and counts of messages.
 
-    A stream group has `members` and `segments`; the other counts but `skipped` are those of a queue group.
-    `delayed` messages are not due yet, and no part of the lag. `in_flight` messages were handed out, and their
-    leases run. `waiting_consumers` wait for messages. `dead` are the dead letters that are open: neither redriven
-    nor discarded; `dead_total` messages were ever given up. `expired` ones had expired before anybody had them;
-    `skipped` ones were removed by retention first. `delayed` and `dead_total` are None while a broker of an earlier
-    version coordinates the group: then `lag` and `dead` tell all. `coordinator` is the broker that runs the group.
-    `consumers` are the 100 that have most messages, and `more_consumers` the number of the others.
-    `dead_letters_delayed`: some cannot be stored now. `created` says whether this call of `create` has made it, and
-    if it did not, `differs` what it ignored for that: `from`, since a group that exists stays where it is.
+    A stream group has `members` and `segments`; the other counts but `skipped` are those of a queue group. `delayed`
+    messages are not due yet, and no part of the lag. `in_flight` messages were handed out, and their leases run.
+    `waiting_consumers` wait for messages. `dead` are the dead letters that are open: neither redriven nor discarded;
+    `dead_total` messages were ever given up. `expired` ones had expired before any consumer had them; `skipped` ones
+    were removed by retention first. `delayed` and `dead_total` are None while a broker of an earlier version
+    coordinates the group: then `lag` and `dead` count all. `coordinator` is the broker that runs the group. `consumers`
+    are the 100 that have most messages, and `more_consumers` the number of the others. `dead_letters_delayed`: some
+    cannot be stored now. `created` says whether this call of `create` has created it, and if it did not, `differs` has
+    what it ignored for that: `from`, since a group that exists stays where it is.
     """
 
     topic: str

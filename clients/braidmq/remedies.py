@@ -1,4 +1,4 @@
-"""Errors as command lines report them. Brokers say what to do about an error in the words of HTTP, and name it too."""
+"""Errors as command lines report them. Brokers phrase the remedy of an error for HTTP, and name it too."""
 
 from collections.abc import Iterator, Mapping
 
@@ -35,13 +35,13 @@ COMMANDS: Mapping[RemedyKind, str] = {
     "send-token": ": name its file by mq --token-file or BRAIDMQ_TOKEN_FILE, or put it into BRAIDMQ_TOKEN",
     "upload": ": publish a large file by reference, with mq publish --upload",
 }
-"""What follows what the broker says is wrong, for each kind of remedy."""
+"""The text after the fault that the broker reports, for each kind of remedy."""
 _NO_SUCH_REQUEST = frozenset(("not-found", "method-not-allowed"))
 _OLDER = "the broker does not know what this command asks for: it may be of an older version"
 
 
 def in_commands(error: BaseException) -> str:
-    """What a command line reports of an error: what to do about it is a command."""
+    """A command line's report of an error: the remedy is a command."""
     text = str(error)
     for problem in _problems(error):
         text = text.replace(text_of(problem), _in_commands(problem))
@@ -64,7 +64,7 @@ def _in_commands(problem: Problem) -> str:
 
 
 def _with_remedy(problem: Problem) -> str:
-    """What is wrong, and what to do: the detail, if the broker is older and names no remedy, or a newer one."""
+    """The fault and the remedy; the detail, if the broker is older and names no remedy, or names a newer one."""
     plain = problem.detail or problem.title
     remedy = problem.extras.get("remedy")
     if not isinstance(remedy, dict):

@@ -1,7 +1,7 @@
 """Errors of the client reach its caller without the traceback of the client's inside.
 
-They say in one line what was wrong. The dozens of lines of where in the client, in its HTTP library and in the event
-loop that was noticed say nothing to who called. An error that is none of the client's own keeps its traceback.
+They say in one line what was wrong. Dozens of lines about places in the client, in its HTTP library and in the event
+loop are of no use to the caller. An error that is none of the client's own keeps its traceback.
 """
 
 import inspect
@@ -22,7 +22,7 @@ class _Tracebacks:
 
 
 def short_tracebacks(decorated: C) -> C:
-    """Have each public method of a class raise errors of the client as `shortened`."""
+    """Make each public method of a class raise errors of the client as `shortened`."""
     for name, member in vars(decorated).copy().items():
         if inspect.isfunction(member) and (name in _ENTRANCES or not name.startswith("_")):
             setattr(decorated, name, shortening(member))
@@ -66,7 +66,7 @@ def shortening(function: Callable[..., Any]) -> Any:
 
 @contextmanager
 def whole_tracebacks() -> Iterator[None]:
-    """Within the block, show where in the client errors came from: for who looks for a mistake in it."""
+    """Within the block, show where in the client errors came from: to look for a mistake in it."""
     before, _Tracebacks.are_whole = _Tracebacks.are_whole, True
     try:
         yield
@@ -75,7 +75,7 @@ def whole_tracebacks() -> Iterator[None]:
 
 
 def shortened(error: BraidMQError) -> BraidMQError:
-    """The error without its traceback and its cause, which its message tells; as it is within `whole_tracebacks`."""
+    """The error without its traceback and its cause, which its message names; as it is within `whole_tracebacks`."""
     if _Tracebacks.are_whole:
         return error
     error.__cause__, error.__suppress_context__ = None, True

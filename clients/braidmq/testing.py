@@ -115,7 +115,7 @@ class InMemoryBroker:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn with a callback for when it takes requests."""
+    """Uvicorn with a callback for when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, *, on_started: Callable[[], None]) -> None:
         super().__init__(config)

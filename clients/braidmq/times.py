@@ -7,7 +7,7 @@ from braidmq.errors import InvalidArgument
 from filer import times
 
 EventTimeUnit = Literal["s", "ms", "us", "ns"]
-"""What the numbers of an event time column count since 1970."""
+"""The unit of the numbers of an event time column, which count since 1970."""
 
 
 def aware(moment: object) -> datetime:

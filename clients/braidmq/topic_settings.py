@@ -1,4 +1,4 @@
-"""The settings of a topic, as `create_topic` takes them (docs/http.md tells what each does)."""
+"""The settings of a topic, as `create_topic` takes them (docs/http.md explains each)."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict

@@ -30,8 +30,8 @@ _MD5 = re.compile(r"[0-9a-f]{32}\Z")
 class FileUploads:
     """Puts files in the background, a few at a time. The first failure ends all.
 
-    If the store is a directory of this machine, the files are written there. Otherwise they go to the addresses that
-    a broker gives.
+    If the store is a directory of this machine, the files are written there. Otherwise they go to the addresses that a
+    broker returns.
     """
 
     def __init__(self, transport: Transport, topic: str, load: str) -> None:

@@ -17,7 +17,7 @@ from filer.bulk_load.load_files import FILE_BYTES, LoadFile, LoadWriter, as_rows
 from filer.bulk_load.load_segment import LoadSegment
 
 BUFFERED_BYTES = 256 * 1024 * 1024
-"""What all segments together buffer before one of them writes a file."""
+"""How much all segments together buffer before one of them writes a file."""
 _SLICE_BYTES = 8 * 1024 * 1024
 _BATCH_ROWS = 65_536
 

@@ -45,7 +45,7 @@ class WrittenFile:
 
 
 class Loader:
-    """Runs bulk loads. What an earlier run of the same load has done is not done again."""
+    """Runs bulk loads. A run does not repeat the work of an earlier run of the same load."""
 
     def __init__(self, transport: Transport, admin: Admin) -> None:
         self._transport, self._admin = transport, admin
@@ -145,7 +145,7 @@ class Loader:
 def check_committed(known: CommittedLoad, rows: int) -> CommittedLoad:
     """Return the committed load, for a run with so many rows. Raises `FileTaken` if it has another number of messages.
 
-    Brokers keep nothing that would tell other rows of the same number apart.
+    Brokers keep nothing that would distinguish other rows of the same number.
     """
     if known.messages == rows:
         return known

@@ -51,7 +51,7 @@ class Admin:
             headers["if-none-match"] = "*"
         call = Call("PUT", topic_path(topic), content=value_json(dict(settings)), headers=headers)
         response = await self._transport.request(call)
-        # A broker before this version tells it by the status alone.
+        # A broker before this version reports it by the status alone.
         return _parse(Topic, {"created": response.status_code == HTTPStatus.CREATED, **json_of(response)}, response)
 
     async def topic(self, topic: str, *, retry: Retry | None = None) -> Topic:
@@ -61,7 +61,7 @@ class Admin:
     async def topics(
         self, after: str | None, *, internal: bool = False
     ) -> tuple[list[TopicSummary], list[UnusableTopic], str | None]:
-        """Return a page of topics, ordered by name, those of it that cannot be used, and where the next page begins."""
+        """Return a page of topics, ordered by name, its unusable topics, and where the next page begins."""
         params: dict[str, str | int] = {"limit": _PAGE}
         if after is not None:
             params["after"] = after
@@ -170,7 +170,7 @@ class Admin:
         return _policy(await self._transport.request(call))
 
     async def drain_broker(self, broker: str) -> BrokerDrain:
-        """Make a broker hand over what it owns. Raises `NotFound`."""
+        """Make a broker hand over everything that it owns. Raises `NotFound`."""
         call = Call("POST", f"/v1/cluster/brokers/{quote(broker, safe='')}/drain")
         return _read(BrokerDrain, await self._transport.request(call))
 

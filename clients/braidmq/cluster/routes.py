@@ -136,7 +136,7 @@ class TopicRoute:
             self._update(await self._admin.route(self._topic, retry=ONE_ROUND, timeout_seconds=try_seconds))
             pause_seconds = _PAUSE_SECONDS
         except BraidMQError:
-            pass  # the publish that asked for it goes to any broker, and reports what is wrong
+            pass  # the publish that asked for it goes to any broker, and reports the failure
         finally:
             self._next_fetch_seconds = self._clock.monotonic_seconds() + pause_seconds
             self._fetching = None

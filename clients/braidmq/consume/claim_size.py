@@ -6,9 +6,9 @@ _MOST_GROWTH = 8
 
 
 class ClaimSize:
-    """Claims as much ahead as is worked on in half a second, at most `most` messages.
+    """Claims as many messages ahead as are worked on in half a second, at most `most`.
 
-    Who is slow claims a message when it is wanted, and leaves all others to other workers. Who is fast claims many.
+    A slow worker claims a message when it is wanted, and leaves all others to other workers. A fast one claims many.
     `now_seconds` is a clock that never goes back.
     """
 

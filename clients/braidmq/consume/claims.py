@@ -15,7 +15,7 @@ _CLAIMS = b"braid-claims"
 
 
 class Claim(NamedTuple):
-    """What a broker has given a consumer: the messages `[start, stop)` of a segment, for the `deliveries`th time."""
+    """A broker's claim for a consumer: the messages `[start, stop)` of a segment, for the `deliveries`th time."""
 
     token: str
     segment: int
@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 class ClaimedMessages(NamedTuple):
     """Messages, each with its claim. Their leases run for `lease_seconds` from when they were handed out.
 
-    `order` is the group's; None from a broker before version 0.2, which does not say it.
+    `order` is the group's; None from a broker before version 0.2, which does not report it.
     """
 
     lease_seconds: float

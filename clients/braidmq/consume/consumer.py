@@ -1,4 +1,4 @@
-"""A member of a stream group: reads the segments that it is given, and commits how far its caller has come."""
+"""A member of a stream group: reads its assigned segments, and commits how far its caller has come."""
 
 import asyncio
 import logging
@@ -64,15 +64,15 @@ class _Held:
 class AsyncConsumer:
     """Reads a topic together with all other members of its stream group: iterate over it for messages.
 
-    Members divide the topic's segments, and messages of a key come in order. The group is made with its defaults if it
-    is not there. A message is done when the next one is asked for; what is done is committed in the background, or with
-    `commit_seconds=None` when you call `commit`. What is not committed comes again, here or at another member. So does
-    the message that is in hand when a loop is left.
+    Members divide the topic's segments, and messages of a key come in order. If the group does not exist, it is created
+    with its defaults. A message is done when the next one is asked for. Done messages are committed in the background,
+    or with `commit_seconds=None` when you call `commit`. Uncommitted messages come again, here or at another member. So
+    does the message that is in hand when a loop is left.
 
     Heartbeats keep it in the group while you work, for as long as that takes; in asyncio, work must not block the event
-    loop for longer than a session. Where another process joins under the same `member_id`, this one ends with
-    `MemberReplaced`. A segment goes to another member when the message in hand is done. Broken
-    connections and broker restarts are waited out. `close`, and the end of the `async with` block, commit and leave.
+    loop for longer than a session. If another process joins under the same `member_id`, this one ends with
+    `MemberReplaced`. A segment goes to another member when the message in hand is done. Broken connections and broker
+    restarts are waited out. `close`, and the end of the `async with` block, commit and leave.
     """
 
     def __init__(self, calls: MemberCalls, settings: ConsumerSettings) -> None:
@@ -85,11 +85,11 @@ class AsyncConsumer:
         self._held: dict[int, _Held] = {}
         self._turns: deque[_Held] = deque()
         self._in_hand: _Held | None = None
-        # Segments that went to others before what was handed out of them was committed by hand.
+        # Segments that others got before their handed-out messages were committed by hand.
         self._lost: set[int] = set()
         self._let_go: set[Under] = set()
         self._released: set[Under] = set()
-        # Its session runs until then, whatever brokers say meanwhile.
+        # Its session runs until then, whatever brokers report meanwhile.
         self._until_seconds = self._assigned_seconds = 0.0
         self._hurry = asyncio.Event()
         self._changed: asyncio.Future[None] | None = None
@@ -103,7 +103,7 @@ class AsyncConsumer:
         self._committing = asyncio.Lock()
         self._birthplace = Birthplace()
         self.fenced = 0
-        """How often a commit came too late: the segment was with another member, which goes on from the last one."""
+        """How often a commit came too late: another member had the segment, which goes on from the last commit."""
 
     def __repr__(self) -> str:
         return f"AsyncConsumer({self.topic!r}, group={self.group!r})"
@@ -155,7 +155,7 @@ class AsyncConsumer:
             await self.close()
 
     def _close_later(self) -> None:
-        """A loop over the consumer was left where nothing can be awaited."""
+        """Close later: a loop over the consumer was left where nothing can be awaited."""
         if self._loop is not None and not self._is_closed and not self._birthplace.is_elsewhere:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._begin_to_close)
@@ -197,7 +197,7 @@ class AsyncConsumer:
             await self._change(until_seconds)
 
     def _idle_from(self, begun_seconds: float) -> float | None:
-        """When it is idle, if nothing comes; None: it has not been told yet what to read, or it never is."""
+        """When it is idle, if nothing comes; None if it has no segments yet, or never is idle."""
         idle = self._settings.idle_seconds
         return None if idle is None or self._told is None else max(begun_seconds, self._assigned_seconds) + idle
 
@@ -211,7 +211,7 @@ class AsyncConsumer:
     async def commit(self) -> None:
         """Commit all messages that were handed out, also the one in hand: when it returns, that is durable.
 
-        Raises `MemberFenced` if a segment was with another member by then: its messages come again there.
+        Raises `MemberFenced` if another member had a segment by then: its messages come again there.
         """
         self._check_open()
         for held in self._held.values():
@@ -223,7 +223,7 @@ class AsyncConsumer:
             raise MemberFenced(f"segments {named} are with other members of group {self.group!r} by now")
 
     async def close(self) -> None:
-        """Commit what is done, unless that is yours to do, leave the group, and stop."""
+        """Commit the messages that are done, unless you commit yourself; then leave the group, and stop."""
         if self._is_closed:
             return
         self._is_stopped = self._is_closed = True
@@ -243,9 +243,9 @@ class AsyncConsumer:
                 await self._calls.leave(self._told, retry=self._retry)
 
     async def _await_join(self) -> None:
-        """A join that was sent makes a member, also where nobody waits for it: its answer says which one is to leave.
+        """Wait for a join that was sent: it makes a member in any case, and only its answer names the member to leave.
 
-        Stopped before that, or without an answer for so long, its session ends by itself.
+        Stopped before that, or without an answer for so long, the member's session ends by itself.
         """
         if self._joining is None:
             return
@@ -260,7 +260,7 @@ class AsyncConsumer:
 
     def _next(self, most: int) -> list[Message]:
         if self._clock.monotonic_seconds() >= self._until_seconds:
-            return []  # others may have its segments by now: a heartbeat will tell
+            return []  # others may have its segments by now: a heartbeat will show it
         for _ in range(len(self._turns)):
             held = self._turns[0]
             if held.ready and not held.is_leaving:
@@ -274,7 +274,7 @@ class AsyncConsumer:
         return []
 
     def _finish(self) -> None:
-        """The message in hand is done."""
+        """Note that the message in hand is done."""
         held, self._in_hand = self._in_hand, None
         if held is not None:
             if self._settings.commit_seconds is not None:
@@ -283,7 +283,7 @@ class AsyncConsumer:
                 self._wake()
 
     def _caught_up(self, held: _Held) -> None:
-        """Where nothing is in hand and nothing is left of what was read, gaps are done too."""
+        """If nothing is in hand and nothing is left of the messages read, note that gaps are done too."""
         is_by_hand = self._settings.commit_seconds is None
         if not held.ready and self._in_hand is not held and not is_by_hand:
             held.done = held.read
@@ -303,7 +303,7 @@ class AsyncConsumer:
                     retry=self._retry,
                 )
             except PositionExpired:
-                # Retention has overtaken the group: a heartbeat tells from where on there are messages.
+                # Retention has overtaken the group: a heartbeat shows from where on there are messages.
                 self._hurry.set()
                 await self._clock.sleep(1.0)
                 continue
@@ -322,7 +322,7 @@ class AsyncConsumer:
     # -- commits -------------------------------------------------------------------------------------------------
 
     async def _commit(self, all_held: Iterable[_Held]) -> set[Under]:
-        """Commit what is done of these; returns, and drops, those that are with other members."""
+        """Commit the done messages of these; returns, and drops, the segments that other members have."""
         told = self._told
         if told is None:
             return set()
@@ -384,9 +384,9 @@ class AsyncConsumer:
                     break
 
     async def _next_told(self, told: Told) -> tuple[float, Told]:
-        """The answer to the next heartbeat, and when that was sent. They do not come one upon the other.
+        """The answer to the next heartbeat, and when that was sent. Heartbeats keep a pause between them.
 
-        While something is to be let go, a broker answers at once.
+        While a segment is to be released, a broker answers at once.
         """
         if any(held.is_leaving for held in self._held.values()):
             await self._pause(told.heartbeat_seconds / 2)
@@ -398,7 +398,7 @@ class AsyncConsumer:
         return sent_seconds, after
 
     async def _pause(self, seconds: float) -> None:
-        """So long, unless there is something to tell."""
+        """Pause for that long, unless there is something to report."""
         hurrying = asyncio.create_task(self._hurry.wait())
         timer = asyncio.create_task(self._clock.sleep(seconds))
         try:
@@ -408,7 +408,7 @@ class AsyncConsumer:
             timer.cancel()
 
     async def _beat(self, told: Told) -> tuple[float, Told]:
-        """The answer to a heartbeat, and when that was sent. It is cut short when there is something to tell."""
+        """The answer to a heartbeat, and when that was sent. It is cut short when there is something to report."""
         wait_seconds = told.heartbeat_seconds
         while True:
             if self._hurry.is_set():
@@ -435,7 +435,7 @@ class AsyncConsumer:
                 await asyncio.gather(beating, hurrying, return_exceptions=True)
 
     def _heed(self, told: Told) -> None:
-        """Have what it is told, but for what it has let go, which it names again."""
+        """Take the assigned segments, except those it has released, which it names again."""
         self._released = {each for each in (*told.release, *told.segments) if each in self._let_go}
         for held in list(self._held.values()):
             if held.under in told.release and not held.is_leaving:
@@ -452,7 +452,7 @@ class AsyncConsumer:
             elif position > known.read:
                 self._drop(known)
                 self._take(under, position)
-        # What is asked for and not known was never read.
+        # A segment that is asked back and not known was never read.
         unknown = {each for each in told.release if each.segment not in self._held and each not in self._let_go}
         if unknown:
             self._let_go |= unknown
@@ -470,9 +470,9 @@ class AsyncConsumer:
         held.reading = self._go(self._read(held))
 
     async def _leave(self, held: _Held) -> None:
-        """Let a segment go when the message in hand is done: commit it, and tell so.
+        """Release a segment when the message in hand is done: commit it, and report that.
 
-        Whoever commits by hand has a session's time to do so; what is not committed comes again at another member.
+        A caller that commits by hand has a session's time to do so; uncommitted messages come again at another member.
         """
         if held.reading is not None:
             held.reading.cancel()
@@ -494,7 +494,7 @@ class AsyncConsumer:
         self._hurry.set()
 
     def _drop(self, held: _Held) -> None:
-        """It has the segment no more."""
+        """Drop a segment that it no longer has."""
         if held.reading is not None and held.reading is not asyncio.current_task():
             held.reading.cancel()
         held.ready.clear()
@@ -531,7 +531,7 @@ class AsyncConsumer:
             self._changed.set_result(None)
 
     async def _change(self, until_seconds: float | None) -> None:
-        """Until something has changed, or until then."""
+        """Wait until something has changed, or until then."""
         if self._changed is None or self._changed.done():
             self._changed = asyncio.get_running_loop().create_future()
         changed = self._changed

@@ -1,4 +1,4 @@
-"""Sends acks and releases in the background, and tells when all of them are answered."""
+"""Sends acks and releases in the background, and reports when all of them are answered."""
 
 import asyncio
 from collections import deque
@@ -12,16 +12,16 @@ from braidmq.transport.retry import Retry
 
 _MOST_REQUESTS = 8
 _CLOSING = Retry(give_up_after_seconds=5)
-"""Whoever ends does not wait for long: what is not acked comes again."""
+"""A worker that ends does not wait for long: messages without an ack come again."""
 
 
 class DecisionSender:
-    """Sends what was decided about messages, in rounds: while one is under way, the next collects.
+    """Sends decisions about messages, in rounds: while one is under way, the next collects.
 
-    Safe at any point: what a stopped process has not sent is delivered again, and a repeated ack is answered as the
-    first time. `done` is called with the messages of each answer, and with those of them that were somebody else's by
-    then. While no broker answers, the same requests are tried again, unless it `is_closing`. An error that repeating
-    does not mend is kept in `failure`.
+    Safe at any point: messages whose decisions a stopped process has not sent are delivered again, and a repeated ack
+    gets the same answer as the first. `done` is called with the messages of each answer, and with those of them that
+    another worker had by then. While no broker answers, the same requests are tried again, unless it `is_closing`. An
+    error that repeating does not mend is kept in `failure`.
     """
 
     def __init__(self, calls: GroupCalls, done: Callable[[Iterable[Taken], set[Taken]], None]) -> None:
@@ -39,7 +39,7 @@ class DecisionSender:
         self._decided.append((taken, outcome))
 
     def wake(self) -> None:
-        """Send what was taken."""
+        """Send the decisions taken."""
         self._news.set()
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class DecisionSender:
                 await self._round()
 
     async def flush(self) -> None:
-        """Wait until all that was taken before is answered. Raises `failure`."""
+        """Wait until all decisions taken before are answered. Raises `failure`."""
         wanted = self._started + bool(self._decided)
         while self._finished < wanted:
             await self._round_is_over.wait()
@@ -80,12 +80,12 @@ class DecisionSender:
             except GroupNotFound:
                 return set(request.taken)
             except InvalidRequest:
-                # The group was deleted and made again: claims of before are none of its own.
+                # The group was deleted and created again: it does not know earlier claims.
                 if len(request.parts) == 1:
                     return set(request.taken)
                 alone = [replace(request, parts=[part]) for part in request.parts]
                 return set().union(*[await self._answer(each) for each in alone])
-            except Exception as failure:  # whatever it is, it belongs to who waits for answers
+            except Exception as failure:  # whatever it is, it belongs to the caller that waits for answers
                 if not getattr(failure, "retryable", False) or self.is_closing:
                     self.failure = failure
                     return set(request.taken)

@@ -1,4 +1,4 @@
-"""What becomes of claimed messages, put together into few requests."""
+"""Decisions about claimed messages, put together into few requests."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 MOST_PARTS = 5_000
-"""The most ranges of a request: half of what brokers take."""
+"""The most ranges of a request: half as many as brokers accept."""
 _MOST_REASON_CHARS = 500
 
 
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
     @property
     def body(self) -> dict[str, Any]:
-        """As brokers take it."""
+        """The form that brokers accept."""
         return {"claim": self.token, "from": self.start, "to": self.stop}
 
 
@@ -39,7 +39,7 @@ class Ack:
 class Release:
     """The messages are given back: after `delay_seconds` (None: the group's back-off), or as dead letters.
 
-    On `untouched` ones nobody has begun to work: that alone makes no dead letters of them.
+    Work on `untouched` ones has not begun: that alone makes no dead letters of them.
     """
 
     reason: str
@@ -49,7 +49,7 @@ class Release:
 
     @property
     def body(self) -> dict[str, Any]:
-        """As brokers take it, beside the messages."""
+        """The form that brokers accept, without the messages."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -58,14 +58,14 @@ Outcome = Ack | Release
 
 @dataclass(slots=True)
 class Request:
-    """What one request says about messages of several claims, and how often it was sent."""
+    """The decision of one request about messages of several claims, and how often it was sent."""
 
     outcome: Outcome
     parts: Sequence[Part]
     tries: int = 0
 
     def count_try(self) -> None:
-        """It is sent."""
+        """Count a try, as the request is sent."""
         self.tries += 1
 
     @property
@@ -75,7 +75,7 @@ class Request:
 
 
 def requests_of(decided: Iterable[tuple[Taken, Outcome]]) -> list[Request]:
-    """As few requests as tell it: one for each outcome, with ranges of offsets."""
+    """As few requests as suffice: one for each outcome, with ranges of offsets."""
     by_outcome: dict[Outcome, list[Taken]] = {}
     for taken, outcome in decided:
         by_outcome.setdefault(outcome, []).append(taken)
@@ -99,15 +99,15 @@ def parts_of(messages: Iterable[Taken]) -> list[Part]:
 
 
 def taken_of(parts: Iterable[Part]) -> list[Taken]:
-    """The messages in these ranges, also those between that are none of the worker's."""
+    """The messages in these ranges, also those in between that are not the worker's."""
     return [Taken(part.token, offset) for part in parts for offset in range(part.start, part.stop)]
 
 
 def reason_of(error: BaseException) -> str:
-    """What a broker is told about a failure: its type and its words, as far as there is room."""
+    """The report of a failure to a broker: its type and its text, as far as there is room."""
     return short_reason(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 def short_reason(text: str) -> str:
-    """As much of the text as a broker takes. What is no UTF-8 is replaced."""
+    """As much of the text as a broker accepts. Bytes that are no UTF-8 are replaced."""
     return text.encode("utf-8", "replace").decode()[:_MOST_REASON_CHARS]

@@ -12,33 +12,33 @@ from braidmq.errors import ClientClosed, InvalidArgument
 from braidmq.message import Message
 
 STOPPED = Release("stopped", delay_seconds=0)
-"""For messages on which nobody has worked to the end: somebody else gets them at once."""
+"""For messages whose work was not finished: another worker gets them at once."""
 UNTOUCHED = Release("stopped", delay_seconds=0, untouched=True)
-"""For those on which nobody has begun to work."""
+"""For messages whose work has not begun."""
 BEHIND = Release("an earlier message of its key was given back", delay_seconds=0, untouched=True)
-"""For those on which nobody has begun to work, and must not before the one ahead is done."""
+"""For messages whose work has not begun, and must not begin before the one ahead is done."""
 GIVEN_BACK = (STOPPED, UNTOUCHED, BEHIND)
-"""What a worker decides by itself."""
+"""The outcomes that a worker decides by itself."""
 
 
 class Desk(Protocol):
-    """Whom a delivery tells what becomes of it. `decide` may be called from any thread."""
+    """Takes the outcome of a delivery. `decide` may be called from any thread."""
 
     def decide(self, delivery: "BaseDelivery", outcome: Outcome) -> None:
         """Ack or release it in the background."""
         ...
 
     async def extend(self, delivery: "BaseDelivery", seconds: float | None) -> None:
-        """Have its lease run longer. Raises `ClaimLost`."""
+        """Extend its lease. Raises `ClaimLost`."""
         ...
 
 
 class BaseDelivery:
-    """A message that was handed out to this worker, and to nobody else while its lease runs.
+    """A message that was handed out to this worker, and to no other while its lease runs.
 
-    The worker has the lease run on until the message is acked or released. `message` is the message itself, and
+    The worker keeps the lease running until the message is acked or released. `message` is the message itself, and
     `deliveries` how often it was handed out, at least. With `is_lost` the lease has run out all the same (the brokers
-    were away, or the process was stopped), and somebody else may work on the message.
+    were away, or the process was stopped), and another worker may work on the message.
     """
 
     __slots__ = (
@@ -118,10 +118,10 @@ class BaseDelivery:
         return self.message.json()
 
     def ack(self) -> None:
-        """Tell that the message is done. Acks are sent in the background, many at a time.
+        """Note that the message is done. Acks are sent in the background, many at a time.
 
-        It is durable when the worker's `flush` returns, or its `close`, or `run`; also where a loop over the worker
-        ends. A process that is killed before may have the message delivered again. Acking again does nothing. Raises
+        It is durable when the worker's `flush` returns, or its `close`, or `run`; also when a loop over the worker
+        ends. If the process is killed before, the message may be delivered again. Acking again does nothing. Raises
         `InvalidArgument` for a message that was released.
         """
         self._decide(Ack())
@@ -129,15 +129,15 @@ class BaseDelivery:
     def release(self, *, delay_seconds: float | None = None, dead: bool = False, reason: str = "released") -> None:
         """Give the message back, after `delay_seconds` (None: the group's back-off), or as a dead letter.
 
-        `reason` is what a dead letter tells (500 characters). Sent in the background, as acks are. Raises
-        `InvalidArgument` for a message that was acked, or a delay below 0.
+        `reason` goes into a dead letter (500 characters). Sent in the background, as acks are. Raises `InvalidArgument`
+        for a message that was acked, or a delay below 0.
         """
         if delay_seconds is not None and not delay_seconds >= 0:
             raise InvalidArgument(f"delay_seconds is {delay_seconds:g}: it must be 0 or more")
         self._decide(Release(short_reason(reason), delay_seconds, dead))
 
     def end(self, error: BaseException | None) -> None:
-        """Ack the message, or release it with what went wrong, unless that is decided."""
+        """Ack the message, or release it with the error, unless that is decided."""
         if self.outcome is not None:
             return
         if error is None:
@@ -160,7 +160,7 @@ class BaseDelivery:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Whether the work has failed: who is interrupted, or cancelled, has not tried to the end."""
+    """Whether the work has failed: a handler that is interrupted, or cancelled, has not tried to the end."""
     return isinstance(error, Exception)
 
 
@@ -181,7 +181,7 @@ class AsyncDelivery(BaseDelivery):
         self.end(error)
 
     async def extend(self, seconds: float | None = None) -> None:
-        """Have the lease run for so many seconds from now on; without, for the group's `lease_seconds`.
+        """Extend the lease by so many seconds from now on; without a number, by the group's `lease_seconds`.
 
         The worker does so by itself while you work. Call it to learn whether the message is still yours: raises
         `ClaimLost` if it is not, and `InvalidConfig` for more than the group's `lease_seconds`.

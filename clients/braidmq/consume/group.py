@@ -1,4 +1,4 @@
-"""A consumer group, for who manages it."""
+"""A consumer group, for programs that manage it."""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
@@ -47,13 +47,13 @@ class AsyncGroup:
         return await self._calls.put({**start_parameters(from_, None), **settings})
 
     async def describe(self) -> GroupDescription:
-        """Return its settings, its lag (messages, seconds), and what has become of messages. Raises `GroupNotFound`."""
+        """Return its settings, its lag (messages, seconds), and counts of messages. Raises `GroupNotFound`."""
         return await self._calls.describe()
 
     async def messages(
         self, state: Literal["backlog", "in_flight", "dead"], *, limit: int | None = None
     ) -> AsyncIterator[GroupMessage]:
-        """Look at messages without claiming them: what waits, what workers have, or dead letters, `limit` at most.
+        """Look at messages without claiming them: waiting ones, those of workers, or dead letters, `limit` at most.
 
         Dead letters are those that were neither redriven nor discarded. Raises `GroupNotFound`.
         """
@@ -71,9 +71,9 @@ class AsyncGroup:
     ) -> int:
         """Publish dead letters to their topic again, once each; returns how many.
 
-        All of them, the oldest `limit`, or those with these `ids` (as `messages("dead")` gives them). Those of the ids
-        that were redriven before do not count. With `discard` they are published nowhere, and shown no more. Raises
-        `GroupNotFound`, and `InvalidRequest` for an id that is no dead letter of the group.
+        All of them, the oldest `limit`, or those with these `ids` (as `messages("dead")` returns them). Those of the
+        ids that were redriven before do not count. With `discard` they are published nowhere, and no longer listed.
+        Raises `GroupNotFound`, and `InvalidRequest` for an id that is no dead letter of the group.
         """
         if ids is not None and limit is not None:
             raise InvalidArgument("give either ids or limit")
@@ -92,10 +92,10 @@ class AsyncGroup:
     async def reset(
         self, to: str | datetime | None = None, *, marker: str | None = None, force: bool = False
     ) -> GroupDescription:
-        """Have the group begin anew: at `"earliest"`, `"latest"`, a time, or at a marker.
+        """Make the group begin anew: at `"earliest"`, `"latest"`, a time, or at a marker.
 
-        What was claimed before cannot be acked any more, and deliveries are counted anew. Raises `Conflict` while
-        workers have messages, or wait for some, unless you `force` it: then what they have is handed out again. Raises
+        Earlier claims cannot be acked any more, and deliveries are counted anew. Raises `Conflict` while workers have
+        messages, or wait for some, unless you `force` it: then their messages are handed out again. Raises
         `GroupNotFound`, and `InvalidArgument` unless one of `to` and `marker` is given.
         """
         if (to is None) == (marker is None):

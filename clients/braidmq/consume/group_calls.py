@@ -24,9 +24,9 @@ _JSON = {"content-type": "application/json"}
 
 
 class GroupCalls:
-    """All calls about a group. All may be repeated: a repeated ack is answered as the first time.
+    """All calls about a group. All may be repeated: a repeated ack gets the same answer as the first.
 
-    A repeated release is not: the first has ended the claim, so the second is told that it is lost.
+    A repeated release does not: the first has ended the claim, so the answer to the second is that the claim is lost.
     """
 
     def __init__(self, transport: Transport, topic: str, group: str) -> None:
@@ -44,7 +44,7 @@ class GroupCalls:
         return _description(await self.transport.request(Call("GET", self._path), retry=retry))
 
     async def messages(self, state: str, after: str | None, limit: int) -> tuple[list[GroupMessage], str | None]:
-        """Return a page of messages in that state, and what the next page comes after. Raises `GroupNotFound`."""
+        """Return a page of messages in that state, and after what the next page begins. Raises `GroupNotFound`."""
         params: dict[str, str | int] = {"state": state, "limit": limit}
         if after is not None:
             params["after"] = after
@@ -59,7 +59,7 @@ class GroupCalls:
         return answer["discarded" if chosen["discard"] else "redriven"], answer.get("more", False)
 
     async def reset(self, begin: Mapping[str, Any]) -> GroupDescription:
-        """Have the group begin anew. Raises `GroupNotFound`, and `Conflict` while it is used."""
+        """Make the group begin anew. Raises `GroupNotFound`, and `Conflict` while it is used."""
         call = Call("POST", f"{self._path}/reset", content=orjson.dumps(dict(begin)), headers=_JSON)
         return _description(await self.transport.request(call))
 
@@ -82,7 +82,7 @@ class GroupCalls:
     async def claim(
         self, most: int, *, wait_seconds: float, lease_seconds: float | None, consumer: str, retry: Retry | None
     ) -> "ClaimedMessages":
-        """Claim messages; wait so long for a first one. An answer that is lost costs a lease: nobody works on them."""
+        """Claim messages; wait so long for a first one. A lost answer costs a lease: its messages wait that long."""
         # Imported here: calls about groups themselves need no Arrow.
         from braidmq.consume.claims import claimed_messages
 
@@ -99,10 +99,10 @@ class GroupCalls:
         return claimed_messages(self.topic, await self.transport.request(call, retry=retry))
 
     async def decide(self, request: Request, *, retry: Retry | None) -> set[Taken]:
-        """Ack or release messages, and return those that were not with this consumer any more.
+        """Ack or release messages, and return those that this consumer no longer had.
 
-        Of a release that was sent before, without an answer, nobody knows whether it came too late: none is returned.
-        Either way the messages are with the group again.
+        If a release was sent before, without an answer, it is unknown whether it came too late: then none is returned.
+        Either way the group has the messages again.
         """
         if isinstance(request.outcome, Ack):
             return await self._told("acks", {}, request.parts, retry)
@@ -110,7 +110,7 @@ class GroupCalls:
         return lost if request.tries == 1 else set()
 
     async def extend(self, parts: Sequence[Part], lease_seconds: float | None, *, retry: Retry | None) -> set[Taken]:
-        """Have leases run for `lease_seconds` from now on (None: the group's own); returns as `decide`."""
+        """Extend leases by `lease_seconds` from now on (None: the group's own); returns as `decide`."""
         body = {} if lease_seconds is None else {"lease_seconds": lease_seconds}
         return await self._told("extensions", body, parts, retry)
 

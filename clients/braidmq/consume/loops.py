@@ -1,4 +1,4 @@
-"""Loops over workers and consumers: what their end closes, a wait that is given up does not."""
+"""Loops over workers and consumers: the end of a loop closes them, a cancelled wait does not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class Loop(AsyncIterator[T]):
-    """Gives what `take` gives until that is None.
+    """Yields the results of `take` until that returns None.
 
-    It is over at that end, after an error of `take`, and once nobody holds it any more, as after a `break`: `begin` is
-    called at its first step, and `end` or, where nothing can be awaited, `let_go` when it is over. A step that is
+    It is over at that end, after an error of `take`, and once no code holds it any more, as after a `break`. `begin` is
+    called at its first step. When it is over, `end` is called, or `let_go` if nothing can be awaited. A step that is
     cancelled, by a time-out say, ends nothing.
     """
 

@@ -27,7 +27,7 @@ class Under(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a member is told: who it is, which segments it has and from where on, and which it is to let go."""
+    """A broker's answer to a member: its identity, its segments with their positions, and those it is to release."""
 
     member_id: str
     member_epoch: int
@@ -38,7 +38,7 @@ class Told(NamedTuple):
 
 
 class MemberCalls:
-    """All calls of a member of one group, which is the `process` of that name. All may be repeated.
+    """All calls of a member of one group; the member is the `process` of that name. All may be repeated.
 
     `may_have_joined`: a join was sent, and its answer is not known.
     """
@@ -88,7 +88,7 @@ class MemberCalls:
         return _told(await self.transport.request(call, retry=retry))
 
     async def commit(self, member_id: str, positions: Mapping[Under, int], *, retry: Retry) -> set[Under]:
-        """Commit positions, durably; returns the segments that are with other members by now."""
+        """Commit positions, durably; returns the segments that other members have by now."""
         named = [{**each._asdict(), "position": position} for each, position in positions.items()]
         call = self._post("commits", {"member_id": member_id, "positions": named})
         try:

@@ -16,7 +16,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Within the block, the first SIGTERM or SIGINT calls `stop`. From then on both do what they did before.
 
-    Python gives signals to the main thread alone; in others, this does nothing. A signal that is ignored stays so.
+    Python delivers signals to the main thread alone; in others, this does nothing. A signal that is ignored stays so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Which claimed message is next. Where a group keeps the order of keys, messages of a key take turns."""
+"""Decides which claimed message is next. If a group keeps the order of keys, messages of a key take turns."""
 
 import threading
 from collections import deque
@@ -9,8 +9,8 @@ from braidmq.consume.delivery import BaseDelivery
 class Turns:
     """Claimed messages that wait to be worked on.
 
-    Of those with a `turn_key`, one of each key is ready or in work at a time, the oldest first: the others stand behind
-    it in a line until its turn is `over`. All others are ready at once. Any thread may call any method.
+    Of the messages with a `turn_key`, one of each key is ready or in work at a time, the oldest first: the others stand
+    behind it in a line until its turn is `over`. All others are ready at once. Any thread may call any method.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Turns:
         return len(self._ready)
 
     def add(self, delivery: BaseDelivery) -> None:
-        """A message was claimed; of a key, they come in their order."""
+        """Add a claimed message. Messages of a key come in their order."""
         with self._lock:
             if delivery.turn_key is not None:
                 line = self._lines.setdefault(delivery.turn_key, deque())
@@ -36,7 +36,7 @@ class Turns:
     def take(self, now_seconds: float) -> BaseDelivery | None:
         """The next one to work on; None if none is ready, or if the lease of the first may have run out.
 
-        An earlier message of its key may be with another worker then: nobody begins it before a broker has been asked.
+        Another worker may have an earlier message of its key then: no work on it begins before a broker was asked.
         """
         with self._lock:
             if not self._ready or self._is_doubtful(now_seconds):
@@ -64,7 +64,7 @@ class Turns:
             return list(line)
 
     def give_up(self, delivery: BaseDelivery) -> list[BaseDelivery]:
-        """Take out all of the message's key that are not begun, or the message alone if it has no line."""
+        """Remove all messages of the message's key that are not begun, or the message alone if it has no line."""
         with self._lock:
             line = self._line_of(delivery)
             if line is None:
@@ -79,7 +79,7 @@ class Turns:
             return waiting
 
     def clear(self) -> list[BaseDelivery]:
-        """Take out all that are not begun."""
+        """Remove all messages that are not begun."""
         with self._lock:
             waiting = list(self._ready)
             self._ready.clear()
@@ -100,7 +100,7 @@ class Turns:
         return None if delivery.turn_key is None else self._lines.get(delivery.turn_key)
 
     def _taken_out(self, waiting: list[BaseDelivery]) -> list[BaseDelivery]:
-        """Those of them that were ready, and are not any more."""
+        """Those that were ready, and no longer are."""
         found = [each for each in waiting if each in self._ready]
         for each in found:
             self._ready.remove(each)

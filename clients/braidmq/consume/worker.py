@@ -1,4 +1,4 @@
-"""A worker of a queue group: claims messages ahead, hands them out, and has their leases run on until they are done."""
+"""A worker of a queue group: claims messages ahead, hands them out, and keeps their leases running until done."""
 
 import asyncio
 import logging
@@ -40,12 +40,12 @@ MOST_CLAIMED = 10_000
 _EXTENSIONS_PER_LEASE = 3
 _MOST_LOST_NAMED = 100
 _MOST_NAME_CHARS = 100
-# So old is a claim that waits for messages, since there are none: its answer is not on the way.
+# A claim this old waits for messages, since there are none: its answer is not on the way.
 _ANSWER_SECONDS = 0.5
-# So many messages may be with a worker, also those whose acks are not answered yet.
+# A worker may have so many messages, also those whose acks are not answered yet.
 _MOST_HELD = 20_000
 
-# Whose handler runs here.
+# The worker whose handler runs here.
 _at_work: ContextVar["AsyncWorker | None"] = ContextVar("_at_work", default=None)
 
 _log = logging.getLogger("braidmq.worker")
@@ -73,7 +73,7 @@ class WorkerSettings:
 
 
 def log_failure(delivery: BaseDelivery, error: Exception) -> None:
-    """What happens to an error of a handler, unless its caller says otherwise."""
+    """The default for an error of a handler: log it."""
     _log.warning("message %s of %s was released: %r", delivery.id, delivery.topic, error, exc_info=error)
 
 
@@ -82,9 +82,9 @@ class AsyncWorker:
     """Works through a topic together with all other workers of its group: iterate over it for deliveries.
 
     Each message goes to one worker. It is done when it is acked, and comes again if it is released or its worker dies.
-    The group is made with its defaults if it is not there. Leases run on in the background until messages are
-    acked or released, also while you work for hours; in asyncio, work must not block the event loop for longer than
-    a lease.
+    If the group does not exist, it is created with its defaults. Leases run on in the background until messages are
+    acked or released, also while you work for hours; in asyncio, work must not block the event loop for longer than a
+    lease.
 
     Acks and releases are sent in the background, many at a time. They are durable when `flush` returns. `close`, the
     end of the `async with` block, `run`, and closing the client wait for them too.
@@ -113,7 +113,7 @@ class AsyncWorker:
         self._waiters: set[asyncio.Future[None]] = set()
         self._wanted = asyncio.Event()
         self._doubted = asyncio.Event()
-        # What the group says of its order where claims do not.
+        # The group's order, as its description has it, if claims do not.
         self._order: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -129,7 +129,7 @@ class AsyncWorker:
         self._failure: Exception | None = None
         self._entered = self._loops = 0
         self.acked = self.released = self.lost = 0
-        """How many messages were acked or released, durably, and of how many that came too late."""
+        """How many messages were acked or released, durably, and for how many that came too late."""
 
     def __repr__(self) -> str:
         return f"AsyncWorker({self.topic!r}, group={self.group!r})"
@@ -183,7 +183,8 @@ class AsyncWorker:
         """Wait for a message; None once the worker is stopped, or idle. A wait that is cancelled costs nothing.
 
         It is idle once there was nothing to claim for `idle_seconds`. Raises `ClientClosed` after `close`, and
-        `TopicNotFound`, `InvalidConfig` (for a lease that is longer than the group's) or what else ends a worker.
+        `TopicNotFound`, `InvalidConfig` (for a lease that is longer than the group's) or other errors that end a
+        worker.
         """
         self._start()
         if not self._waiters:
@@ -207,7 +208,7 @@ class AsyncWorker:
         return cast("AsyncDelivery", delivery)
 
     def stop(self) -> None:
-        """Hand out nothing more: iteration ends, and `run` returns when what is in hand is done.
+        """Hand out nothing more: iteration ends, and `run` returns when the messages in hand are done.
 
         May be called from any thread, and by a signal's handler.
         """
@@ -220,8 +221,8 @@ class AsyncWorker:
     async def flush(self) -> None:
         """Wait until all acks and releases so far are answered: then they are durable.
 
-        Raises `ClaimLost` if some messages since the last flush were with another worker by then, and what else went
-        wrong. Such a message is not acked by this worker; it is worked on elsewhere.
+        Raises `ClaimLost` if another worker had some messages since the last flush by then, and any other error. This
+        worker does not ack such a message; another works on it.
         """
         if self._is_closed:
             raise ClientClosed("the worker has been closed")
@@ -234,11 +235,11 @@ class AsyncWorker:
             )
 
     async def close(self) -> None:
-        """Give back all that is in hand, wait until acks and releases are answered, and stop.
+        """Give back all messages in hand, wait until acks and releases are answered, and stop.
 
-        What handlers of a `run` work on is theirs to the end: it waits for them. Called by one of them it stops the
-        worker, which `run` closes. While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or
-        what else it was.
+        Handlers of a `run` keep their messages to the end: it waits for them. Called by a handler, it stops the worker,
+        and `run` closes it. While no broker answers, it waits for 5 seconds more, and raises `NoConnection` or another
+        error.
         """
         if self._is_closed:
             return
@@ -262,7 +263,7 @@ class AsyncWorker:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def begin_loop(self) -> None:
-        """A loop over the worker begins."""
+        """Note that a loop over the worker begins."""
         self._loops += 1
 
     async def end_loop(self) -> None:
@@ -276,7 +277,7 @@ class AsyncWorker:
         self._stop_claiming()
 
     def _close_later(self) -> None:
-        """A loop over the worker was left where nothing can be awaited."""
+        """Close later: a loop over the worker was left where nothing can be awaited."""
         self._in_loop(self._begin_to_close)
 
     def _begin_to_close(self) -> None:
@@ -292,10 +293,11 @@ class AsyncWorker:
     ) -> None:
         """Call `handler` with each delivery, `concurrency` at a time; returns when the worker is stopped or idle.
 
-        A message is acked when its handler returns, unless that has acked or released it. If it raises, the message is
-        released with the reason, and `on_error` is called with the delivery and the error; by default it is logged
-        (logger `braidmq.worker`). With `signals`, the first SIGTERM or SIGINT stops it: what is in hand is finished,
-        the rest released at once. All acks are durable when it returns. Raises as `take`, and `InvalidArgument`.
+        A message is acked when its handler returns, unless the handler has acked or released it. If the handler raises,
+        the message is released with the reason, and `on_error` is called with the delivery and the error; by default
+        the error is logged (logger `braidmq.worker`). With `signals`, the first SIGTERM or SIGINT stops it: messages in
+        hand are finished, the others released at once. All acks are durable when it returns. Raises as `take`, and
+        `InvalidArgument`.
         """
         if concurrency < 1:
             raise InvalidArgument(f"concurrency is {concurrency}: it must be at least 1")
@@ -318,7 +320,7 @@ class AsyncWorker:
                     hand.cancel()
                 await asyncio.gather(*hands, return_exceptions=True)
                 raise
-            # All are asked for, though all have the same to tell: asyncio complains of each that nobody has asked.
+            # Each exception is retrieved, though all are the same: asyncio complains of each that was not.
             failures = [failure for hand in hands if (failure := hand.exception()) is not None]
             if failures:
                 raise failures[0]
@@ -341,12 +343,12 @@ class AsyncWorker:
                 delivery.in_handler = False
                 self._end_turn(delivery)
 
-    # -- what deliveries tell ----------------------------------------------------------------------------------
+    # -- decisions of deliveries -------------------------------------------------------------------------------
 
     def decide(self, delivery: BaseDelivery, outcome: Outcome) -> None:
         """Ack or release a delivery in the background. May be called from any thread.
 
-        Raises `ClientClosed` in a forked process: there, nobody would send it.
+        Raises `ClientClosed` in a forked process: nothing there would send it.
         """
         self._birthplace.check()
         if outcome in (STOPPED, UNTOUCHED):
@@ -355,12 +357,12 @@ class AsyncWorker:
         else:
             self._sender.add(delivery.taken, outcome)
             self._in_loop(self._sender.wake)
-        # Also who has acked a message may still work on it, until the handler returns.
+        # A handler that has acked a message may still work on it, until it returns.
         if not delivery.in_handler:
             self._end_turn(delivery)
 
     def _end_turn(self, delivery: BaseDelivery) -> None:
-        """The next of its key may be worked on; where the message will come again, not before that is done."""
+        """Let the next message of its key go on; if this one will come again, only after that is done."""
         if delivery.turn_key is not None:
             goes_on = isinstance(delivery.outcome, Ack) and not delivery.is_lost
             self._give_back_behind(self._turns.over(delivery, goes_on=goes_on))
@@ -378,7 +380,7 @@ class AsyncWorker:
                 self._put_back(each, BEHIND)
 
     def _send_back(self) -> None:
-        """Release what nobody works on, but not while a claim is under way: it would take the same messages again.
+        """Release messages that no code works on, but not while a claim is under way: it would get the same ones again.
 
         Each time counts as a delivery, and a message has only so many.
         """
@@ -388,14 +390,14 @@ class AsyncWorker:
             self._sender.wake()
 
     async def extend(self, delivery: BaseDelivery, seconds: float | None) -> None:
-        """Have a lease run longer. Raises `ClaimLost`."""
+        """Extend a lease. Raises `ClaimLost`."""
         lost = await self._calls.extend(parts_of([delivery.taken]), seconds, retry=None)
         if lost:
             delivery.is_lost = True
             raise ClaimLost(f"message {delivery.id} is with another worker of group {self.group!r}, or done")
 
     def _answered(self, messages: Iterable[Taken], lost: set[Taken]) -> None:
-        """Acks or releases were answered."""
+        """Note that acks or releases were answered."""
         for taken in messages:
             delivery = self._held.pop(taken, None)
             if delivery is None:
@@ -474,7 +476,7 @@ class AsyncWorker:
     async def _end_claim(self, claiming: asyncio.Task[None]) -> None:
         """End a claim under way. If its answer were not read, its messages would come again only after a lease.
 
-        A broker that has messages answers at once. One that waits for some learns that nobody wants them any more.
+        A broker that has messages answers at once. One that waits for some learns that the client no longer wants them.
         """
         left_seconds = self._asked_seconds + _ANSWER_SECONDS - self._clock.monotonic_seconds()
         if self._asking and left_seconds > 0:
@@ -501,7 +503,7 @@ class AsyncWorker:
     async def _claim_ahead(self) -> None:
         quick_answers = 0
         while self._claiming is asyncio.current_task():
-            # All who want something say so first.
+            # Let all callers that want something say so first.
             await self._clock.sleep(0)
             now_seconds = self._clock.monotonic_seconds()
             wanted = min(
@@ -527,7 +529,7 @@ class AsyncWorker:
         return WAIT_SECONDS if idle is None else min(WAIT_SECONDS, idle)
 
     async def _claim(self, most: int) -> int:
-        """Claim messages, hand them to whoever waits, and return how many there were."""
+        """Claim messages, give them to waiting callers, and return how many there were."""
         self._asking += 1
         self._asked_seconds = self._clock.monotonic_seconds()
         try:
@@ -562,7 +564,7 @@ class AsyncWorker:
         return len(claimed.messages)
 
     async def _learn_order(self) -> None:
-        """Ask for the order of the group, since a broker before version 0.2 does not say it with claims."""
+        """Ask for the order of the group, since a broker before version 0.2 does not report it with claims."""
         with suppress(BraidMQError):  # the next claim asks again
             self._order = (await self._calls.describe(retry=ONE_ROUND)).settings.get("order")
 
@@ -574,13 +576,13 @@ class AsyncWorker:
         self._turns.add(delivery)
 
     async def _extend_leases(self) -> None:
-        """Have all leases run on, three times in each: so one that fails does no harm."""
+        """Extend all leases, three times in each: so one failed extension does no harm."""
         while True:
             await self._clock.sleep(self._lease_seconds / _EXTENSIONS_PER_LEASE)
             await self._extend_all()
 
     async def _ask_in_doubt(self) -> None:
-        """Extend leases at once where one is not known to run. It is tried until a broker answers."""
+        """Extend leases at once if one may have run out. Tries until a broker answers."""
         while True:
             await self._doubted.wait()
             await self._extend_all()
@@ -589,7 +591,7 @@ class AsyncWorker:
 
     async def _extend_all(self) -> None:
         if self._held:
-            with suppress(BraidMQError):  # it is tried again soon, and lost messages are told when they are acked
+            with suppress(BraidMQError):  # it is tried again soon, and an ack reports lost messages
                 self._lose_all(await self._extend(list(self._held)))
 
     async def _extend(self, held: list[Taken]) -> set[Taken]:
@@ -605,7 +607,7 @@ class AsyncWorker:
         return lost
 
     async def _extended(self, parts: list[Part], retry: Retry) -> set[Taken]:
-        """Extend leases, and return the messages that are lost: also those of a group that was deleted, or made anew.
+        """Extend leases, and return the lost messages: also those of a group that was deleted, or created anew.
 
         A broker refuses a request that names one of the latter among others.
         """
@@ -620,7 +622,7 @@ class AsyncWorker:
             return await self._extended(parts[:half], retry) | await self._extended(parts[half:], retry)
 
     def _lose_all(self, lost: Iterable[Taken]) -> None:
-        """Messages have gone to other workers. One that is being acked is told about by that."""
+        """Note that other workers have messages. The answer to an ack reports a message that is being acked."""
         gone = [delivery for taken in lost if (delivery := self._held.get(taken)) and delivery.outcome is None]
         for delivery in gone:
             delivery.is_lost = True

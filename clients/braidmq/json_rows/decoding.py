@@ -23,7 +23,7 @@ from braidmq.json_rows.refusal import Refusal, shown
 from filer.times import EARLIEST_US, LATEST_US
 
 Values = Sequence[Any]
-"""What JSON's parser made of the values of a column."""
+"""The values of a column as the JSON parser returns them."""
 
 _TOO_LARGE = {16: 65_520.0, 32: 2.0**128 - 2.0**103, 64: float("inf")}
 """From here on a number is rounded to infinity. The shortest digits of the largest number may lie above it."""
@@ -41,7 +41,7 @@ _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float
 
 
 def rows_from_json(values: Any, schema: pa.Schema, *, first_row: int = 0) -> pa.Table:
-    """The rows whose JSON objects these are: an array of text or bytes, chunked or not.
+    """The rows of these JSON objects: an array of text or bytes, chunked or not.
 
     A member that is missing is null, and members that the schema does not name are left out. A null is a row of nulls.
     Raises `InvalidArgument`, with the column and the row, for a text that is no JSON object, for a value that is not of
@@ -101,7 +101,7 @@ def _needs_digits(kind: pa.DataType) -> bool:
 
 
 def _field(values: Values, field: pa.Field, counts: "npt.NDArray[np.bool_] | None" = None) -> Any:
-    """The array of a field. What a null row around it holds does not count: it may be null in any case."""
+    """The array of a field. Values in a null row around it do not count: they may be null in any case."""
     array = _array(values, field.type)
     if not field.nullable and array.null_count:
         missing = np.asarray(array.is_null()) if counts is None else np.asarray(array.is_null()) & counts
@@ -135,7 +135,7 @@ def _array(values: Values, kind: pa.DataType) -> Any:
 
 
 def _dictionary(array: Any, kind: Any) -> Any:
-    """The values by a dictionary of the distinct ones; of all, where Arrow does not know which are the same."""
+    """The values by a dictionary of the distinct ones; of all, if Arrow cannot compare them."""
     try:
         return array.dictionary_encode().cast(kind)
     except pa.ArrowNotImplementedError:
@@ -144,7 +144,7 @@ def _dictionary(array: Any, kind: Any) -> Any:
 
 
 def _run_ends(array: Any, kind: Any) -> Any:
-    """The values by their runs; each as a run of its own, where Arrow does not know which are the same."""
+    """The values by their runs; each as a run of its own, if Arrow cannot compare them."""
     try:
         return pc.run_end_encode(array, kind.run_end_type)
     except pa.ArrowNotImplementedError:
@@ -153,7 +153,7 @@ def _run_ends(array: Any, kind: Any) -> Any:
 
 
 def _converted(values: Values, convert: Callable[[Any], Any]) -> list[Any]:
-    """The values as pyarrow takes them. `convert` raises `ValueError`, which says what would be right."""
+    """The values as pyarrow accepts them. `convert` raises `ValueError`, which says what would be right."""
     converted = []
     for index, value in enumerate(values):
         try:
@@ -164,7 +164,7 @@ def _converted(values: Values, convert: Callable[[Any], Any]) -> list[Any]:
 
 
 def _built(converted: list[Any], simple: pa.DataType, kind: pa.DataType) -> Any:
-    """The array. If a value does not fit the type, it is looked for one by one."""
+    """The array. If a value does not fit the type, the values are tried one by one to find it."""
     try:
         return _cast(pa.array(converted, simple), kind)
     except (pa.ArrowException, OverflowError, ValueError):
@@ -230,7 +230,7 @@ def _structs(values: Values, kind: pa.DataType) -> Any:
 
 
 def _maps(values: Values, kind: pa.DataType) -> Any:
-    """An object where the keys are text, else a list of pairs."""
+    """Maps: an object if the keys are text, else a list of pairs."""
     of_text = pa.types.is_string(plain_type(kind.key_type))
     maps = _converted(values, _entries if of_text else _pairs)
     entries = [entry for each in maps if each is not None for entry in each]
@@ -314,7 +314,7 @@ def _floating(value: Any, kind: pa.DataType) -> float:
 
 
 def _nearest(number: float, kind: pa.DataType) -> float:
-    """The number of that narrower type whose shortest digits `number` was read from, or else the nearest one.
+    """The number of that narrower type with the shortest digits that `number` was read from, or else the nearest one.
 
     A double halfway between two numbers of the type may come from the digits of either (`7.038531e-26`).
     """
@@ -408,7 +408,7 @@ def _offset_ns(text: str | None) -> int:
 
 def _duration(value: Any, kind: pa.DataType) -> int:
     seconds = _decimal(value, kind)
-    # Beyond that an exponent of a few digits would make a number of a billion.
+    # Beyond that, an exponent of a few digits would make a number of a billion.
     if seconds and abs(seconds.adjusted()) > _MOST_SECONDS_DIGITS:
         raise ValueError(f"a number of seconds that type {kind} has")
     nanoseconds = seconds.scaleb(9)

@@ -61,7 +61,7 @@ def json_values(column: Any, name: str | None = None, *, non_finite: NonFinite =
 
 
 class _Encoder:
-    """Encodes arrays of every type; those of lists, structs and maps by encoding what is in them."""
+    """Encodes arrays of every type; lists, structs and maps by encoding their contents."""
 
     def __init__(self, non_finite: NonFinite) -> None:
         self._non_finite = non_finite
@@ -87,14 +87,14 @@ class _Encoder:
         return texts.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
     def _leaves(self, array: Any) -> Texts:
-        """As `texts`, for one or more values that are not null, of a type without others in it."""
+        """As `texts`, for one or more values that are not null, of a type that contains no other."""
         for is_of, encode in self._ways_of_leaves():
             if is_of(array.type):
                 return encode(array)
         raise Refusal(0, f"type {array.type} has no form in JSON: cast the column to another one")
 
     def _ways_of_nested(self) -> "tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Texts]], ...]":
-        """They take nulls, and write anything in their place."""
+        """The functions for nested types. They take nulls, and write anything in their place."""
         return (
             (is_list, self._lists),
             (pa.types.is_struct, self._structs),
@@ -117,7 +117,7 @@ class _Encoder:
         )
 
     def _floats(self, array: Any) -> Texts:
-        """The shortest digits that give the same number of the same width again. Halves are written as singles."""
+        """The shortest digits that yield the same number of the same width again. Halves are written as singles."""
         numbers = np.ascontiguousarray(array.to_numpy(zero_copy_only=False))
         if numbers.dtype == np.float16:
             numbers = numbers.astype(np.float32)
@@ -148,7 +148,7 @@ class _Encoder:
         return _objects(names, columns)
 
     def _maps(self, array: Any) -> Texts:
-        """With keys of text an object, which has each key once; else a list of pairs."""
+        """Maps: with keys of text an object, which has each key once; else a list of pairs."""
         keys, values, lengths = _map_entries(array)
         texts = self._inner(keys, "{key}", lengths)
         items = pc.fill_null(self._inner(values, "{}", lengths), _NULL)
@@ -167,11 +167,11 @@ class _Encoder:
 
 
 def _map_entries(array: Any) -> tuple[Any, Any, Any]:
-    """The keys, the values, and the number of entries of each map; of one that is null there are none."""
+    """The keys, the values, and the number of entries of each map; a null map has none."""
     offsets = np.asarray(array.offsets)
     lengths = np.diff(offsets).astype(np.int64)
     hidden = np.asarray(array.is_null()) & (lengths > 0)
-    # Between two maps that are null and hold entries all the same, everything counts.
+    # Null maps may hold entries; only entries between the others count.
     starts = [offsets[0], *offsets[1:][hidden]]
     stops = [*offsets[:-1][hidden], offsets[-1]]
     keys, items = (
@@ -211,7 +211,7 @@ def _bracketed(opening: bytes, texts: Texts, closing: bytes) -> Texts:
 
 
 def _refuse_repeated_keys(keys: Texts, lengths: Any) -> None:
-    """An object has each key once."""
+    """Raises `Refusal` for a repeated key: an object has each key once."""
     numbers = np.asarray(keys.dictionary_encode().indices)
     maps = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((numbers, maps))
@@ -226,7 +226,7 @@ def _as_printed(array: Any) -> Texts:
 
 
 def _by_distinct_value(array: Any, text_of: "Callable[[Any], bytes]") -> Texts:
-    """The text of each value, made once for each that is different. `text_of` raises `ValueError`."""
+    """The text of each value, made once for each distinct value. `text_of` raises `ValueError`."""
     encoded = array.dictionary_encode()
     texts = []
     for index, value in enumerate(encoded.dictionary.to_pylist()):
@@ -267,7 +267,7 @@ def _decimals(array: Any) -> Texts:
 
 
 def _durations(array: Any) -> Texts:
-    """Seconds, with six digits, or nine where nanoseconds are not zero."""
+    """Seconds, with six digits, or nine if nanoseconds are not zero."""
     unit_ns = UNIT_NS[array.type.unit]
     return _by_distinct_value(array.cast(pa.int64()), lambda count: duration_text(count * unit_ns))
 
@@ -284,7 +284,7 @@ def _dates(array: Any) -> Texts:
 
 
 def _timestamps(array: Any) -> Texts:
-    """RFC 3339 in UTC, or without an offset where the type has no zone."""
+    """RFC 3339 in UTC, or without an offset if the type has no zone."""
     counts = np.asarray(array.cast(pa.int64()))
     micros, nanos = _micros_and_nanos(counts, UNIT_NS[array.type.unit], EARLIEST_US, LATEST_US, _OUTSIDE)
     texts = np.datetime_as_string(micros.astype("datetime64[us]"), unit="us")

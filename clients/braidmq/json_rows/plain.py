@@ -1,4 +1,4 @@
-"""Arrow's many layouts of the same values as the plain one of each."""
+"""Turns Arrow's many layouts of the same values into the plain one."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ def plain_column(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
 def plain(array: Any) -> Any:
     """The same values without dictionaries, run ends, views, large offsets, and extensions that JSON does not know.
 
-    What is within lists, structs and maps stays as it is.
+    Contents of lists, structs and maps stay as they are.
     """
     kind = array.type
     if pa.types.is_run_end_encoded(kind):
         return _without_run_ends(array)
     if pa.types.is_dictionary(kind):
-        # Arrow cannot cast dictionaries of views, which is what polars makes of its categoricals.
+        # Arrow cannot cast dictionaries of views, which polars uses for its categoricals.
         return plain(array.dictionary).take(array.indices)
     if isinstance(kind, pa.Bool8Type):
         return pc.not_equal(array.storage, pa.scalar(0, pa.int8()))
@@ -40,7 +40,7 @@ def _without_run_ends(array: Any) -> Any:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of what `plain` returns."""
+    """The type of the result of `plain`."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if isinstance(kind, pa.Bool8Type):

@@ -26,7 +26,7 @@ def value_json(value: Any) -> bytes:
     except (orjson.JSONEncodeError, ValueError, OverflowError) as failure:
         why = failure.__cause__ or failure
         raise InvalidArgument(f"the value cannot be written as JSON: {why}") from failure
-    # orjson writes NaN and the infinities as null, and does not tell.
+    # orjson writes NaN and the infinities as null, without an error.
     if b"null" in text or b"\\u0000" in text:
         for path, reason in _refused(value, ""):
             raise InvalidArgument(
@@ -36,7 +36,7 @@ def value_json(value: Any) -> bytes:
 
 
 def _default(value: Any) -> Any:
-    """What orjson does not write by itself, or in another form."""
+    """Values that orjson does not write by itself, or writes in another form."""
     if isinstance(value, datetime):
         return _datetime_text(value)
     if isinstance(value, time):
@@ -55,7 +55,7 @@ def _default(value: Any) -> Any:
 
 
 def _datetime_text(moment: datetime) -> str:
-    """With the nanoseconds of pandas' times, which are datetimes too."""
+    """The time with the nanoseconds of pandas' times, which are datetimes too."""
     if moment != moment:
         raise ValueError(f"{moment!r} is no time: give None")
     nanoseconds = getattr(moment, "nanosecond", 0)
@@ -68,7 +68,7 @@ def _datetime_text(moment: datetime) -> str:
 
 
 def _refused(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """What would not keep its meaning and orjson writes: where it is, and why not."""
+    """Values that orjson writes although they would not keep their meaning: where they are, and the reason."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, float) and not math.isfinite(value):

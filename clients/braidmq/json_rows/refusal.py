@@ -13,7 +13,7 @@ _SHOWN_CHARACTERS = 60
 class Refusal(Exception):
     """A value cannot be written or read. `index` counts within the array that holds it, `path` leads to that array.
 
-    `column` is the column in which it is, once that is known.
+    `column` is its column, once that is known.
     """
 
     def __init__(self, index: int, why: str, path: str = "") -> None:

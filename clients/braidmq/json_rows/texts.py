@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Literal
 
 NonFinite = Literal["refuse", "null", "text"]
-"""What NaN and the infinities become, which JSON does not have."""
+"""The form of NaN and the infinities, which JSON does not have."""
 
 _MOST_DIGITS = 1000
 """An exponent of a few digits would make a text of a billion. Decimals of Arrow have at most 76."""
@@ -20,7 +20,7 @@ def decimal_text(number: Decimal) -> bytes:
 
 
 def duration_text(nanoseconds: int) -> bytes:
-    """A duration in seconds, as a number with six digits, or nine where nanoseconds are not zero."""
+    """A duration in seconds, as a number with six digits, or nine if nanoseconds are not zero."""
     seconds, rest = divmod(abs(nanoseconds), 10**9)
     digits = f"{rest:09d}"
     sign = "-" if nanoseconds < 0 else ""
@@ -28,5 +28,5 @@ def duration_text(nanoseconds: int) -> bytes:
 
 
 def non_finite_name(number: float) -> str:
-    """How NaN and the infinities are called in texts."""
+    """The name of NaN and the infinities in texts."""
     return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"

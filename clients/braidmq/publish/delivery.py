@@ -87,7 +87,7 @@ class Delivery:
     async def deliver(self, request: ProduceRequest, *, spent_seconds: float = 0.0) -> tuple[PositionRange, ...]:
         """Return the positions of the request's rows. Raises the failure if they are not acknowledged in time.
 
-        `spent_seconds` of that time are over: it took them to find the owners.
+        `spent_seconds` of that time are over: finding the owners took them.
         """
         route = None if self._routes is None else self._routes.of(request.topic)
         timeout_seconds = self._timeout_seconds
@@ -193,7 +193,7 @@ class _Attempts:
         return not failure.retryable
 
     def _final_error(self, failure: BraidMQError) -> BraidMQError:
-        """What a refusal means. After a try with an unknown outcome, it does not prove that nothing is stored."""
+        """The error that a refusal means. After a try with an unknown outcome, something may be stored all the same."""
         if self.unknown is None or isinstance(failure, OutcomeUnknown):
             return self.failover.with_earlier_failures(failure)
         return _unknown(f"an earlier try may have stored the messages ({self.unknown}); then: {failure}", failure)

@@ -1,4 +1,4 @@
-"""The producer ids and sequences by which brokers tell a repeated request from a new one."""
+"""The producer ids and sequences by which brokers recognise a repeated request."""
 
 import re
 from collections.abc import Iterator

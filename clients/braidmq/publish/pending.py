@@ -15,7 +15,7 @@ class Pending:
     """Messages without an answer, which came together and go to one segment.
 
     `numbers` says which of the `receipts` are theirs, one for each row. `order` counts what came to the producer;
-    `flushes_before` is how many flushes were called before; `trace` is that of who sent them.
+    `flushes_before` is how many flushes were called before; `trace` is that of the caller that sent them.
     """
 
     rows: RowColumns
@@ -28,7 +28,7 @@ class Pending:
 
     @property
     def size_bytes(self) -> int:
-        """What they take in a request, about."""
+        """About how much they take in a request."""
         return self.rows.size_bytes
 
     def cut(self, row: int) -> tuple["Pending", "Pending"]:
@@ -88,7 +88,7 @@ class PendingMessages:
             await self._changed.wait_for(reached)
 
     async def remove(self, batch: Sequence[Pending]) -> None:
-        """A batch has been answered, or has failed: make room, and wake those who wait."""
+        """Remove a batch that has been answered, or has failed: make room, and wake waiting callers."""
         for pending in batch:
             self._bytes -= pending.size_bytes
             self._unanswered[pending.flushes_before] -= len(pending.rows)
@@ -97,7 +97,7 @@ class PendingMessages:
         await self._notify()
 
     async def abandon(self) -> None:
-        """Forget all messages, and wake those who wait."""
+        """Forget all messages, and wake waiting callers."""
         self._unanswered.clear()
         await self._notify()
 

@@ -89,7 +89,7 @@ class AsyncProducer:
 
     @property
     def producer_id(self) -> str | None:
-        """The id that brokers know this producer by; None if it is not idempotent."""
+        """The id by which brokers know this producer; None if it is not idempotent."""
         return None if self._identity is None else self._identity.producer_id
 
     async def __aenter__(self) -> Self:
@@ -138,7 +138,7 @@ class AsyncProducer:
             await self._send_rows(rows, receipts, self.due_seconds(), trace_headers())
 
     def due_seconds(self) -> float:
-        """By when what comes now is sent."""
+        """The time by which a message that comes now is sent."""
         return self.timing.clock.monotonic_seconds() + self.timing.linger_seconds
 
     async def send_rows(self, rows: RowColumns, receipts: Receipts, due_seconds: float, trace: TraceHeaders) -> None:
@@ -157,13 +157,13 @@ class AsyncProducer:
         note(self)
 
     def unsettled(self) -> int:
-        """How many messages have no acknowledgement, and no error that somebody was told."""
+        """How many messages have no acknowledgement, and no error that was reported to the caller."""
         return self.gathered() + self.pending.unanswered + self._failures.count()
 
     async def flush(self) -> None:
-        """Send what is waiting, and return when all of it has been answered.
+        """Send waiting messages, and return when all of them have been answered.
 
-        Raises the first failure since the last flush that nobody has asked its receipt for.
+        Raises the first failure since the last flush whose receipt was not asked for.
         """
         flush = self.pending.start_flush()
         await self._flush_until(lambda: self.pending.is_flushed(flush))
@@ -217,14 +217,14 @@ class AsyncProducer:
             if sender.number and self._keyless_identities:
                 identity = self._keyless_identities[sender.number - 1]
             rows = joined([pending.rows for pending in batch])
-            # A request is in one trace, that of its first message that is in one; and not in that of whoever sent first
+            # A request is in one trace, that of its first message that is in one. It is not in that of the first caller
             # of all, in whose context this task was started.
             trace = next((pending.trace for pending in batch if pending.trace), {})
             answered = await self._publisher.send_rows(
                 self.topic, rows, identity, trace=trace, route_seconds=route_seconds
             )
             await self._acknowledge(batch, rows.keys, answered)
-        except Exception as failure:  # whatever it is, it belongs to those who await the receipts
+        except Exception as failure:  # whatever it is, it belongs to the callers that await the receipts
             for pending in batch:
                 self._failures.fail(pending.receipts, pending.numbers, failure)
         await self.pending.remove(batch)

@@ -124,7 +124,7 @@ class Publisher:
         return published
 
     async def _send_many(self, topic: str, rows: RowColumns, identity: Identity | None) -> Published:
-        """Send rows to the owners of their keys: a few together to one of them, which passes on what is not its own."""
+        """Send rows to the owners of their keys: a few together to one of them, which passes on those of others."""
         route, seconds = await self._route(topic)
         if fits_json(rows):
             return Published(len(rows), await self.send_rows(topic, rows, identity, route_seconds=seconds))
@@ -233,7 +233,7 @@ class Publisher:
         return await self._delivery.deliver(request, spent_seconds=route_seconds)
 
     async def _route(self, topic: str) -> tuple[Route | None, float]:
-        """The owners of the topic's segments, if any broker tells, and how many seconds it took to find them."""
+        """The owners of the topic's segments, if any broker reports them, and how many seconds it took to find them."""
         if self._routes is None:
             return None, 0.0
         return await self._delivery.timed(self._routes.of(topic).current())
@@ -248,7 +248,7 @@ class Publisher:
 
 
 def _arrow_body(rows: RowColumns) -> Body:
-    # Imported here: what sends few messages starts sooner without Arrow.
+    # Imported here: a program that sends few messages starts sooner without Arrow.
     from braidmq.publish.encoding.wire import ipc_bytes, rows_table
 
     return Body(ipc_bytes(rows_table(rows)).to_pybytes(), ARROW)
@@ -256,7 +256,7 @@ def _arrow_body(rows: RowColumns) -> Body:
 
 @contextmanager
 def _failures_carry(published: Callable[[], Published], name: Callable[[int], str]) -> Iterator[None]:
-    """Make a failure say, in its `published`, what was acknowledged before it.
+    """Make a failure report, in its `published`, what was acknowledged before it.
 
     A row of the request that failed gets the `name` of its number among all that were given.
     """

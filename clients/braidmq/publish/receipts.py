@@ -1,4 +1,4 @@
-"""What a producer returns for each message."""
+"""The receipts that a producer returns for its messages."""
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
@@ -14,19 +14,19 @@ from filer.clock import settle
 ABANDONED = "the client or the producer was closed before this message was answered: it may be stored"
 _MAX_UNASKED_FAILURES = 1000
 _TURNS_OF_A_WAIT = 3
-"""By so many turns of the event loop a wait has ended whose outcome is known."""
+"""A wait whose outcome is known has ended after so many turns of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request's messages were answered; `positions` of each, unless they follow each other in one segment."""
+    """The answer to a request's messages; `positions` of each, unless they follow each other in one segment."""
 
     topic: str
     answered: tuple[PositionRange, ...]
     positions: Sequence[Position | None] | None
 
     def acknowledgement(self, row: int) -> Acknowledgement:
-        """That of one message of the request."""
+        """The acknowledgement of one message of the request."""
         if self.positions is None:
             only = self.answered[0]
             return Acknowledgement(self.topic, Position(only.segment, only.offset + row), self.answered)
@@ -37,27 +37,27 @@ class Receipts(Protocol):
     """The receipts of messages that came together. All of it is called in the event loop's thread."""
 
     def acknowledge(self, numbers: Sequence[int], answer: Answer, first_row: int) -> None:
-        """These messages are the rows of the request from `first_row` on."""
+        """Acknowledge these messages: they are the rows of the request from `first_row` on."""
         ...
 
     def fail(self, numbers: Sequence[int], failure: Exception) -> None:
-        """What happened to the request of these messages."""
+        """Fail these messages with the failure of their request."""
         ...
 
     def abandon(self, numbers: Sequence[int]) -> None:
-        """Nobody will know what became of these messages."""
+        """Give these messages up: their outcome will never be known."""
         ...
 
     def are_asked(self, numbers: Sequence[int]) -> bool:
-        """Whether each of these receipts is awaited, or has told its outcome."""
+        """Whether each of these receipts is awaited, or has reported its outcome."""
         ...
 
     def have_told(self, numbers: Sequence[int]) -> bool:
-        """Whether each of these receipts has told its outcome. A wait may end without that."""
+        """Whether each of these receipts has reported its outcome. A wait may end without that."""
         ...
 
     def failure(self, numbers: Sequence[int]) -> BaseException | None:
-        """Why these messages failed, if they did. This asks nobody's receipt."""
+        """Why these messages failed, if they did. This does not count as asking for their receipts."""
         ...
 
 
@@ -65,8 +65,8 @@ class AsyncReceipt:
     """The acknowledgement of one message, to await.
 
     A wait that is cancelled, or whose time is over, changes nothing about the message: the receipt can be awaited
-    again. If nobody is told of a failure by its receipt, the producer's `flush` raises it, or the end of its
-    `async with` block. What `asyncio.wait` calls is there, as of a future.
+    again. If its receipt does not report a failure, the producer's `flush` raises the failure, or the end of its `async
+    with` block. It has the methods of a future that `asyncio.wait` calls.
     """
 
     __slots__ = ("_callbacks", "_has_told", "_outcome", "_waiting")
@@ -86,19 +86,19 @@ class AsyncReceipt:
 
     @property
     def has_told(self) -> bool:
-        """Whether the receipt has told what became of the message."""
+        """Whether the receipt has reported the outcome of the message."""
         return self._has_told
 
     @property
     def asked(self) -> bool:
-        """Whether the receipt is awaited, has a callback, or has told what became of the message."""
+        """Whether the receipt is awaited, has a callback, or has reported the outcome of the message."""
         return self._has_told or self._waiting > 0
 
     def __await__(self) -> Generator[Any, None, Acknowledgement]:
         if not self._outcome.done():
             self._waiting += 1
             try:
-                # Whoever is cancelled gives up waiting, and not the message: others may wait for it too.
+                # A caller that is cancelled gives up waiting, and not the message: others may wait for it too.
                 yield from asyncio.wait((self._outcome,)).__await__()
             finally:
                 self._waiting -= 1
@@ -106,7 +106,7 @@ class AsyncReceipt:
         return self._outcome.result()
 
     def done(self) -> bool:
-        """Whether it is known what became of the message."""
+        """Whether the outcome of the message is known."""
         return self._outcome.done()
 
     def cancelled(self) -> bool:
@@ -124,7 +124,7 @@ class AsyncReceipt:
         return self._outcome.exception()
 
     def add_done_callback(self, callback: "_Callback", *, context: Context | None = None) -> None:
-        """Have this called with the receipt, once it is known what became of the message."""
+        """Call `callback` with the receipt once the outcome of the message is known."""
 
         def told(_: object) -> None:
             callback(self)
@@ -134,7 +134,7 @@ class AsyncReceipt:
         self._outcome.add_done_callback(told, context=context)
 
     def remove_done_callback(self, callback: "_Callback") -> int:
-        """Have it called no more, and return how often it would have been.
+        """Remove the callback, and return how often it would have been called.
 
         It counts as a wait that has ended, also if it was called: `asyncio.wait` removes its callback in any case.
         """
@@ -184,7 +184,7 @@ class OneReceipt:
 
 
 class UnaskedFailures:
-    """The failed receipts of a producer that nobody has asked for since its last flush."""
+    """The failed receipts of a producer that were not asked for since its last flush."""
 
     def __init__(self) -> None:
         self._failed: list[tuple[Receipts, Sequence[int]]] = []
@@ -200,27 +200,27 @@ class UnaskedFailures:
         self._keep(receipts, numbers)
 
     def _keep(self, receipts: Receipts, numbers: Sequence[int]) -> None:
-        # Bounded, for producers that never flush: the first ones are told.
+        # Bounded, for producers that never flush: the first ones are reported.
         if len(self._failed) >= _MAX_UNASKED_FAILURES:
             self._failed = self._unasked()
         if len(self._failed) < _MAX_UNASKED_FAILURES:
             self._failed.append((receipts, numbers))
 
     def count(self) -> int:
-        """How many messages have failed that nobody has asked for."""
+        """How many failed messages were not asked for."""
         return sum(len(numbers) for _, numbers in self._unasked())
 
     async def raise_first(self) -> None:
-        """Raise the first failure that no receipt has told and none is awaited for.
+        """Raise the first failure that no receipt has reported and whose receipt is not awaited.
 
-        Those of receipts that are awaited are kept for the next time: a wait may be cancelled in the very turn of the
-        event loop in which the failure has come, and tells it to nobody then. All others are forgotten.
+        Failures with an awaited receipt are kept for the next time: a wait may be cancelled in the very turn of the
+        event loop in which the failure comes, and then does not report it. All others are forgotten.
         """
         if any(receipts.are_asked(numbers) for receipts, numbers in self._untold()):
             await settle(_TURNS_OF_A_WAIT)
         untold = self._untold()
         self._failed = [each for each in untold if each[0].are_asked(each[1])]
-        # All of them are looked at, which keeps asyncio from logging the others.
+        # All of them are retrieved, which keeps asyncio from logging the others.
         errors = [receipts.failure(numbers) for receipts, numbers in untold if not receipts.are_asked(numbers)]
         for error in errors:
             if error is not None:

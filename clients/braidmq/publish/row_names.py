@@ -1,4 +1,4 @@
-"""Names rows in refusals as the caller counts them: a broker knows their numbers in one request."""
+"""Names rows in refusals as the caller counts them: a broker knows only their numbers in one request."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ OF_MESSAGES = re.compile(r"messages\[(\d+)\](?=[:.\[])")
 
 
 def rename_row(failure: BraidMQError, names: re.Pattern[str], name: Callable[[int], str], *, before: int = 0) -> None:
-    """Have a refusal that begins with such a name of a row begin with another one: that of its number and `before`."""
+    """Rename the row with which a refusal begins: to the name of its number plus `before`."""
     problem = failure.problem
     if problem is None or (found := names.match(problem.detail)) is None or not failure.args:
         return
@@ -21,7 +21,7 @@ def rename_row(failure: BraidMQError, names: re.Pattern[str], name: Callable[[in
     failure.args = (str(failure.args[0]).replace(problem.detail, detail, 1), *failure.args[1:])
     extras = problem.extras
     if isinstance(remedy := extras.get("remedy"), dict):
-        # What is wrong begins as the detail does.
+        # The fault begins as the detail does.
         extras = extras | {"remedy": remedy | {"fault": named + str(remedy.get("fault", ""))[found.end() :]}}
     failure.problem = replace(problem, detail=detail, extras=extras)
 

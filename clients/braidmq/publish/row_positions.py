@@ -1,4 +1,4 @@
-"""Which message of a batch got which position: from the ranges of an answer to a position for each row."""
+"""Finds the position of each message of a batch: from the ranges of an answer to a position for each row."""
 
 from collections.abc import Mapping, Sequence
 

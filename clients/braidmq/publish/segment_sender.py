@@ -26,11 +26,11 @@ class BatchTiming:
 class SegmentSender:
     """Collects messages and gives them to `send_batch`, one batch at a time: the next once the last was answered.
 
-    Before each batch it awaits `refresh_route`, which may retire it because its segment has been replaced. How many
-    seconds that took goes with the batch: they count for the time that a publish may take.
+    Before each batch it awaits `refresh_route`, which may retire it because its segment has been replaced. The seconds
+    that this took go with the batch: they count for the time that a publish may take.
 
     `segment` and `key_range` say which messages it sends. Without a `key_range` it sends messages without keys, and
-    `number` tells it apart from the other senders of such messages. It starts once the requests in flight of its
+    `number` distinguishes it from the other senders of such messages. It starts once the requests in flight of its
     `predecessors`, which send to the same keys, have been answered. After `retire` it takes no further messages and
     ends once its request in flight has been answered.
     """
@@ -165,7 +165,7 @@ class SegmentSender:
         return batch
 
     def _cut_first(self, size_bytes: int, at_least_one: bool) -> bool:
-        """Cut those that wait first, so that the first part fits; False if it would be empty."""
+        """Cut the messages that wait first, so that the first part fits; False if it would be empty."""
         pending = self._waiting[0]
         fit = pending.rows.rows_within(size_bytes) or int(at_least_one)
         if 0 < fit < len(pending.rows):

@@ -49,14 +49,14 @@ class SegmentSenders:
 
     def _rows_by_sender(self, keys: Sequence[bytes | None]) -> Iterator[tuple[SegmentSender, Sequence[int]]]:
         """The rows of each sender, in order."""
-        # Imported here: what sends few messages starts sooner without Arrow.
+        # Imported here: a program that sends few messages starts sooner without Arrow.
         from braidmq.publish.encoding.shares import rows_by_range
 
         for number, rows in rows_by_range(keys, self._starts):
             yield self._keyless[self._next_keyless] if number is None else self._keyed[number], rows
 
     def rotate_keyless(self, sender: SegmentSender) -> None:
-        """A batch has left this sender. If it was collecting messages without keys, the next one collects now."""
+        """Note that a batch has left this sender. If it collected messages without keys, the next one collects now."""
         if self._keyless and sender is self._keyless[self._next_keyless]:
             self._next_keyless = (self._next_keyless + 1) % len(self._keyless)
 
@@ -87,7 +87,7 @@ class SegmentSenders:
             self.put(pending)
 
     def _resize_keyless(self) -> list[SegmentSender]:
-        """Have as many senders for messages without keys as for those with keys, up to a limit. Return the surplus."""
+        """Keep as many senders for messages without keys as for those with keys, up to a limit. Return the surplus."""
         wanted = min(len(self._keyed), MAX_KEYLESS_SENDERS) if len(self._keyed) > 1 else 0
         surplus, self._keyless = self._keyless[wanted:], self._keyless[:wanted]
         self._keyless += [

@@ -1,4 +1,4 @@
-"""Tables as publish requests. What needs Arrow is here, apart from the publisher, which imports it when it is used."""
+"""Tables as publish requests. This needs Arrow, so it is apart from the publisher, which imports it when needed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from braidmq.transport.transport import ARROW
 class Request:
     """A number of rows, and the bodies that carry them: each with the slot that it goes to, if that is known.
 
-    `numbers` are for each body the numbers of its rows; None for one that has all of them. It took `route_seconds` to
+    `numbers` has the numbers of the rows of each body; None for a body that has all of them. It took `route_seconds` to
     find the owners.
     """
 

@@ -1,4 +1,4 @@
-"""Says at the end of a program how many messages of its producers have no acknowledgement, and no error either.
+"""Reports at the end of a program how many messages of its producers have no acknowledgement, and no error either.
 
 A program that ends without closing a producer would lose them in silence.
 """
@@ -16,7 +16,7 @@ class HasUnsettled(Protocol):
     topic: str
 
     def unsettled(self) -> int:
-        """How many messages it has taken of which nobody has been told what became."""
+        """How many messages it has taken whose outcome was not reported."""
         ...
 
 
@@ -24,7 +24,7 @@ _producers: set[HasUnsettled] = set()
 
 
 def note(producer: HasUnsettled) -> None:
-    """It has messages, or has them no more. While it has some it is kept: nobody else may hold it at the end."""
+    """Note that it has messages, or none any more. While it has some, it is kept: else it may be collected too soon."""
     if producer.unsettled():
         _producers.add(producer)
     else:
@@ -32,7 +32,7 @@ def note(producer: HasUnsettled) -> None:
 
 
 def forget(producer: HasUnsettled) -> None:
-    """Its end has been told, by an exception or by its receipts."""
+    """Forget a producer whose end was reported, by an exception or by its receipts."""
     _producers.discard(producer)
 
 
@@ -41,7 +41,7 @@ def _tell() -> None:
     for producer in list(_producers):
         if (count := producer.unsettled()) and sys.stderr is not None:
             what = "1 message" if count == 1 else f"{count:,} messages"
-            # Nobody is left who could do anything about a standard error that is closed.
+            # If standard error is closed, there is no other place to report to.
             with suppress(OSError, ValueError):
                 sys.stderr.write(
                     f"braidmq: the program ends, and a producer of topic {producer.topic!r} has no acknowledgement of "
@@ -50,5 +50,5 @@ def _tell() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked process has none of them: their messages are those of its parent.
+    # A forked process has none of them: their messages belong to its parent.
     os.register_at_fork(after_in_child=_producers.clear)

@@ -28,9 +28,9 @@ class Uploader:
     async def upload(self, topic: str, data: bytes | BinaryIO, *, is_text: bool = False) -> Upload:
         """Store a payload for a topic, from bytes or from a seekable binary file (from its current position on).
 
-        The file is read twice, first for its checksum; neither pass holds more than a chunk in memory. A failed
-        attempt is repeated at a new address. What it left at the old one is deleted after a day. With `is_text` the
-        bytes are text, which is a JSON string to a topic of JSON.
+        The file is read twice, first for its checksum; neither pass holds more than a chunk in memory. A failed attempt
+        is repeated at a new address. Its remains at the old one are deleted after a day. With `is_text` the bytes are
+        text, which is a JSON string to a topic of JSON.
         """
         payload = await anyio.to_thread.run_sync(_Payload, data)
         as_json = None
@@ -40,7 +40,7 @@ class Uploader:
         return await self._transport.repeat(lambda attempt: self._attempt(topic, payload, as_json, attempt))
 
     async def _attempt(self, topic: str, payload: "_Payload", as_json: bytes | None, attempt: Try) -> Upload:
-        """`as_json` is what a topic of JSON gets instead. Only the broker's answer says that it is one."""
+        """`as_json` replaces the payload for a topic of JSON. Only the broker's answer shows that it is one."""
         body = orjson.dumps({"size": payload.size_bytes, "sha256": payload.sha256})
         call = Call(
             "POST",

@@ -13,9 +13,9 @@ _SLICE_ROWS = 512
 
 
 class _Place:
-    """Where a reader is within a page: `given` is the message that it was given last; None before the first.
+    """Where a reader is within a page: `given` is the message that was returned last; None before the first.
 
-    The reader has still to go on behind a page that `is_polled`.
+    The reader has yet to go on behind a page that `is_polled`.
     """
 
     __slots__ = ("given", "is_polled", "made", "next_row", "page")
@@ -70,7 +70,7 @@ class MessageCursor:
         self._place = _Place(page, is_polled=True)
 
     def settle(self) -> None:
-        """Have the reader go on behind the page, if it was polled. Doing so again does nothing."""
+        """Let the reader go on behind the page, if it was polled. Repeating it does nothing."""
         if self._place is not None and self._place.is_polled:
             self.reader.go_behind(self._place.page)
             self._place.is_polled = False

@@ -48,7 +48,7 @@ class AsyncPayload(AsyncIterator[bytes]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if self._response is not None:
             await self._response.aclose()
 
@@ -103,7 +103,7 @@ class AsyncPayload(AsyncIterator[bytes]):
 
     @property
     def _name(self) -> str:
-        """What errors call it: the message, and the object on the store."""
+        """The name of the payload in errors: the message, and the object on the store."""
         message = self._message
         where = "" if message.ref is None else f" (topics/{message.topic}/{message.ref.uri})"
         return f"the payload of {message.id}{where}"

@@ -1,8 +1,8 @@
 """Waiting for new messages from the caller's own thread, on a kept connection to the broker.
 
-A page by way of the client's loop changes threads twice, and goes through an HTTP library that can do everything: for
-one message that takes longer than the broker does. What has no plain answer is asked for again by the loop, from the
-same marker: a read may be repeated. So refusals, restarts and failovers are the transport's, as ever.
+A page through the client's loop changes threads twice, and goes through an HTTP library that can do everything: for one
+message that takes longer than the broker does. If a request has no plain answer, the loop repeats it from the same
+marker: a read may be repeated. So the transport handles refusals, restarts and failovers, as ever.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -15,9 +15,9 @@ from braidmq.transport.trace_context import trace_headers
 from braidmq.transport.transport import ARROW, Transport
 
 LATE_SECONDS = 5.0
-"""So much later than promised, an answer is asked for by the loop, which tells that it waits."""
+"""If an answer is this much later than promised, the loop asks for it, and reports that it waits."""
 ANSWERED_SECONDS = 5.0
-"""So often the loop is told that a broker answers: by that it learns of the others."""
+"""This often the loop gets a note that a broker answers: then it learns of the others."""
 _IDLE_SECONDS = 3.0
 """Servers commonly close idle connections after five seconds."""
 _MOST_FREE = 16
@@ -34,14 +34,14 @@ class Loop(Protocol):
         ...
 
     def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have it run a function."""
+        """Start a function on it."""
         ...
 
 
 class PlainPolls:
     """Polls of one client. Any thread may call it.
 
-    Brokers that are reached by TLS or by a proxy are not asked from here, and none without `direct`.
+    Does not ask brokers that are reached by TLS or by a proxy, and none without `direct`.
     """
 
     def __init__(self, transport: Transport, loop: Loop, *, headers: Mapping[str, str] | None, direct: bool) -> None:
@@ -54,7 +54,7 @@ class PlainPolls:
         self._used: set[PlainConnection] = set()
 
     def page(self, reader: Reader) -> MessagePage | None:
-        """The reader's next page with messages; None if it has to be asked for by way of the loop."""
+        """The reader's next page with messages; None if the loop has to ask for it."""
         while self._direct and not self._closed and self._loop.is_open and (target := reader.poll()) is not None:
             began_seconds, before = self._clock.monotonic_seconds(), reader.marker
             try:
@@ -71,7 +71,7 @@ class PlainPolls:
         return None
 
     def close(self) -> None:
-        """Close all connections, and have nobody wait for an answer any more."""
+        """Close all connections, and end all waits for answers."""
         self._closed = True
         if self._loop.is_open:  # else this process was forked, and they are its parent's as well
             for connection in list(self._used):
@@ -80,7 +80,7 @@ class PlainPolls:
             self._free.pop()[1].close()
 
     def _asked(self, target: str) -> PlainAnswer:
-        """Raises `NotPlain`."""
+        """The answer to the request. Raises `NotPlain`."""
         address = self._transport.addresses.current
         connection = self._take(address)
         self._used.add(connection)
@@ -101,7 +101,7 @@ class PlainPolls:
             self._give_back(address, connection, is_whole=is_whole)
 
     def _take(self, address: str) -> PlainConnection:
-        """Nobody else uses it until it is given back: lists are changed by one thread at a time."""
+        """Take a connection for this caller alone, until it is returned: one thread at a time changes the lists."""
         while self._free:
             try:
                 kept_address, connection, used_seconds = self._free.pop()

@@ -79,7 +79,7 @@ class Reader:
     def poll(self) -> str | None:
         """The target of a request for the page at the marker, which waits there for a first message.
 
-        None if what comes next is not asked for so. An answer changes the reader only by `go_behind`.
+        None if the next page needs another request. An answer changes the reader only by `go_behind`.
         """
         if not self._follow or self.marker is None or self._stored is not None:
             return None
@@ -182,7 +182,7 @@ def _decoded(response: httpx.Response) -> tuple[pa.Table, str]:
 
 
 def _is_full(page: MessagePage) -> bool:
-    # Arrow takes longer to tell the size than a page of a few messages takes.
+    # Arrow takes longer to compute the size than a page of a few messages takes.
     return len(page) >= PAGE_ROWS or page.table.get_total_buffer_size() >= PAGE_BYTES // 2
 
 

@@ -1,4 +1,4 @@
-"""Where a read begins, as brokers are told."""
+"""Where a read begins, in the form that brokers accept."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Which store holds a file of a topic, for whoever reads it without its signed address: jobs on Spark, DuckDB."""
+"""Finds the store of a topic's file, for readers without its signed address: jobs on Spark, DuckDB."""
 
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -8,7 +8,7 @@ from filer.stores.store_address import StoreAddress
 
 
 def store_of_file(topic: str, file: SegmentFile) -> StoreAddress:
-    """The store that holds the file. On S3 the broker's signed address tells the endpoint, the region, and more.
+    """The store that holds the file. On S3 the broker's signed address shows the endpoint, the region, and more.
 
     Credentials are not in it: the reader has its own.
     """

@@ -36,7 +36,8 @@ async def stored_pages(admin: Admin, topic: str, marker: str, schema: pa.Schema)
             while ahead := await _files_ahead(admin, topic, marker):
                 offsets, listed = ahead
                 for segment, file in listed:
-                    # The list ends at what is lost. It goes on behind what has expired or is given up.
+                    # The list ends before messages that are lost. It goes on behind those that have expired or are
+                    # given up.
                     offsets[segment] = max(offsets[segment], file.start)
                     columns = [name for name in schema.names if name != "segment"]
                     async with aclosing(files.batches(file, segment, offsets[segment], columns)) as batches:
@@ -45,7 +46,7 @@ async def stored_pages(admin: Admin, topic: str, marker: str, schema: pa.Schema)
                             marker = to_marker(topic, offsets)
                             yield MessagePage(topic, _as_page(batch, segment, schema), start=start, end=marker)
         except (BraidMQError, FileUnreachable, CorruptFile):
-            return  # a broker reads on, or reports what is wrong
+            return  # a broker reads on, or reports the failure
 
 
 async def _files_ahead(

@@ -1,4 +1,4 @@
-"""Has a broker check what is stored (`GET …/verification`), and reads its report line by line."""
+"""Makes a broker check the store (`GET …/verification`), and reads its report line by line."""
 
 from collections.abc import AsyncIterator
 

@@ -2,8 +2,8 @@
 
 `read` reads batches at the speed of Spark's own Parquet reader, `to_messages` makes messages of any rows, `load` makes
 large writes as bulk loads, and `register` adds the data source `braidmq` for streams and all other reads and writes.
-Needs `pip install 'braidmq[spark]'`, on the driver and on the executors. `source.py` and `native_read.py` are the
-beginnings; the folders `batch`, `streaming` and `writing` do the work on top of the other modules here.
+Needs `pip install 'braidmq[spark]'`, on the driver and on the executors. Begin with `source.py` and `native_read.py`;
+the folders `batch`, `streaming` and `writing` do the work on top of the other modules here.
 """
 
 from braidmq.spark.errors import DataLoss, InvalidOption

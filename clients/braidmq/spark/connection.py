@@ -25,7 +25,7 @@ def open_client(source: Source, retry: Retry | None = None) -> Client:
 def fetch_snapshot(client: Client, source: Source) -> TopicSnapshot:
     """Return the topic as it is now. Raises `TopicNotFound`, and `InvalidOption` for a topic of a topic group.
 
-    The files have the messages of all topics of the group. Spark passes by others' as well as this could.
+    The files have the messages of all topics of the group. Spark can filter out those of other topics as well as this.
     """
     topic = client.topic(source.topic)
     if topic.group not in (None, topic.topic):

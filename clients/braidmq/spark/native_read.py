@@ -38,7 +38,7 @@ Where = str | datetime | Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to read, and where it is."""
+    """The messages to read, and where they are."""
 
     options: ReadOptions
     schema: StructType
@@ -60,7 +60,7 @@ def read(
     fail_on_data_loss: bool = True,
     native: bool | None = None,
 ) -> DataFrame:
-    """Return the messages of a topic between two positions, both fixed now, whatever is published or rolled up later.
+    """Return the messages of a topic between two positions. Both are fixed now, whatever is published later.
 
     `start` and `end` are `"earliest"`, `"latest"`, a marker, `{segment: offset}`, or a time. Times select messages
     accepted at `start` or later and before `end`. `segments` limits the read to these segments, `slots` to keys of the

@@ -21,7 +21,7 @@ from filer.times import LATEST_US, microseconds
 from filer.topic.positions import Positions, from_marker
 
 CREDENTIALS = ("token", "tokenFile", "ca", "clientCert", "clientKey")
-"""Who one is, and whom one trusts. The files have to be where the driver runs, and where the executors do."""
+"""The client's identity, and the CAs it trusts. The files have to be where the driver runs, and the executors."""
 _COMMON = ("url", "topic", *CREDENTIALS)
 _READ = ("subscribe", "startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss")
 BATCH_READ = (*_COMMON, *_READ, "endingOffsets", "endingTimestamp", "segments", "slots", "ranges")
@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read. Times are in microseconds since 1970, UTC. An end, segments and slots are only for batches.
+    """A read's options. Times are in microseconds since 1970, UTC. An end, segments and slots are only for batches.
 
     If `ranges` are given, they replace start, end and segments. `group` is only for streams: it shows how far they are.
     """

@@ -64,8 +64,8 @@ class BraidSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make `format("braidmq")` known to a session, for batch and streaming reads and writes.
 
-    Where Spark has found the package by itself, or this was called before, there is nothing to do: Spark would warn
-    that one source replaces another.
+    If Spark has found the package by itself, or this was called before, this does nothing: Spark would warn that one
+    source replaces another.
     """
     if not _is_known(spark):
         spark.dataSource.register(BraidSource)

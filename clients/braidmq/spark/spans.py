@@ -44,7 +44,7 @@ def _start_offset(segment: Segment, start: Mapping[int, int], passed: Set[int]) 
 
 
 def _stop_offset(snapshot: TopicSnapshot, segment: Segment, end: Mapping[int, int], passed: Set[int]) -> int:
-    """The offset that the segment's messages before the end stop at."""
+    """The offset at which the segment's messages before the end stop."""
     if segment.id in end:
         return min(end[segment.id], snapshot.ends[segment.id])
     return snapshot.ends[segment.id] if segment.id in passed else 0

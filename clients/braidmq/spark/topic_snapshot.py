@@ -1,4 +1,4 @@
-"""A topic as it was at one moment: what is needed to compute with positions."""
+"""A topic as it was at one moment: everything that computing with positions needs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class TopicSnapshot:
         return advance(self.state, earliest(self.state))
 
     def latest(self) -> Positions:
-        """Return the positions after the newest messages. Raises `DataDamaged` if nobody knows which they are."""
+        """Return the positions after the newest messages. Raises `DataDamaged` if they are not known."""
         for segment in self.state.open_segments:
             if (lost := self.damaged_ends.get(segment.id)) is not None:
                 raise _unknown_end(self.state.topic, segment.id, lost)
@@ -67,7 +67,7 @@ class TopicSnapshot:
 
 
 def _unknown_end(topic: str, segment: int, lost: LostObject) -> DataDamaged:
-    """The error for who would read to an end that nobody knows, as a broker would give it."""
+    """The error for a reader of an end that is not known, as a broker would report it."""
     why = (
         f"{lost.key} is damaged, and it is the last file of segment {segment} of topic {topic!r}: nobody knows how "
         "many messages it has. Put it back, or give it up with mq topic repair; to read what is before it, end segment "

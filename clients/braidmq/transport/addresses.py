@@ -46,7 +46,7 @@ class Addresses:
         return (self._plain or url.startswith("https://")) and (self._loopback or not _is_loopback(url))
 
     def is_given(self, address: str) -> bool:
-        """Whether the user gave it. A learned address may lead to something else from this machine."""
+        """Whether the user gave it. From this machine, a learned address may lead to something else."""
         return address in self.given
 
     def next(self, tried: Collection[str]) -> str | None:
@@ -63,16 +63,16 @@ class Addresses:
 
 
 def shown(url: str) -> str:
-    """The address for people and logs: without the name and the password in it."""
+    """The address for users and logs: without its name and password."""
     before, separator, rest = url.partition("://")
     server, slash, path = rest.partition("/")
     return f"{before}{separator}{server.rpartition('@')[2]}{slash}{path}"
 
 
 def put_target(url: str, own_path: str) -> str:
-    """Where to put what a broker has given that URL for: its own path, or else the address of its store.
+    """Where to put an object for which a broker has returned that URL: the broker's own path, or its store's address.
 
-    A broker names itself as the request has named it, which behind a proxy need not be an address for clients.
+    A broker names itself as the request has named it; behind a proxy that need not be an address for clients.
     """
     return own_path if url.endswith(own_path) else url
 

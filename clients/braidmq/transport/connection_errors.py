@@ -1,4 +1,4 @@
-"""The error for an exchange that failed without an answer, and why it did, in words that say what to do."""
+"""The error for an exchange that failed without an answer, with the cause, in words that say what to do."""
 
 import os
 import ssl
@@ -8,8 +8,8 @@ import httpx
 from braidmq.errors import BraidMQError, ConnectionBroken, NoConnection, OutcomeUnknown
 
 MAX_CONNECTIONS = 1000
-# What a server says of the certificate of a client. With TLS 1.3 it says so when the client has begun to send; before
-# it is content, it looks at nothing that was sent.
+# A server's messages about the certificate of a client. With TLS 1.3 they come when the client has begun to send;
+# before the server accepts the certificate, it reads nothing that was sent.
 _OF_CLIENTS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it demands a certificate of the client",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "it demands something else, perhaps a certificate of the client",
@@ -45,7 +45,7 @@ def connection_error(failure: httpx.HTTPError | ssl.SSLError, url: httpx.URL, *,
 
 
 def _innermost(failure: BaseException) -> BaseException:
-    """What came first. What TLS says each time that it waits is no failure: it comes before whatever ends the wait."""
+    """The first failure. TLS also raises an error for each wait: that is no failure, and comes before the real one."""
     deeper = failure.__cause__ or failure.__context__
     while deeper is not None and not isinstance(deeper, ssl.SSLWantReadError | ssl.SSLWantWriteError):
         failure, deeper = deeper, deeper.__cause__ or deeper.__context__
@@ -66,7 +66,7 @@ def _cause(failure: BaseException) -> str:
 
 
 def _tls_cause(failure: ssl.SSLError) -> str:
-    """Why TLS failed. Its errors are of the class of the operating system's, but their numbers are not its own."""
+    """Why TLS failed. Its errors are of the class of the operating system's, but have other numbers."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         if failure.verify_code in _WRONG_NAME:
             return f"its certificate is not for this address ({failure.verify_message.rstrip('.')})"

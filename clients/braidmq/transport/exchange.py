@@ -44,7 +44,7 @@ class Exchange:
         await asyncio.wait([self._task])
 
     async def _close_unused(self) -> None:
-        """Close a response that arrived during the cancellation, since nobody takes it."""
+        """Close a response that arrived during the cancellation, since no caller takes it."""
         if self._task.cancelled() or self._task.exception() is not None:
             return
         if (response := self._task.result()) is not None:
@@ -54,7 +54,7 @@ class Exchange:
 def _tells_of_a_lost_connection(failure: AttributeError) -> bool:
     """Whether anyio asked uvloop for the peer of a connection that was lost as soon as it was made.
 
-    uvloop then has no socket to ask; asyncio's own loop still has, and anyio knows that one's error. httpcore has them
-    asked before it sends the first byte, so nothing was sent.
+    Then uvloop has no socket to ask. asyncio's own loop still has one, and anyio knows the error of that loop. httpcore
+    asks before it sends the first byte, so nothing was sent.
     """
     return failure.name == "getpeername" and failure.obj is None

@@ -1,7 +1,7 @@
 """A kept connection to one broker, used by one thread at a time, without a library.
 
 It understands only plain answers of HTTP/1.1: whole, of a stated length. For all else, and for every failure, it raises
-`NotPlain`, and is of no use any more: whoever asked does so again by the client's transport, which knows everything.
+`NotPlain`, and is of no use any more: the caller repeats the request by the client's transport, which handles all.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ class PlainConnection:
         return data
 
     def _rest(self, begun: bytes, size_bytes: int) -> bytearray:
-        """A body of which a part is there."""
+        """A body whose beginning is there."""
         body, come = bytearray(size_bytes), len(begun)
         body[:come] = begun
         with memoryview(body) as whole:
@@ -129,7 +129,7 @@ class PlainConnection:
         return body
 
     def shut_down(self) -> None:
-        """Have whoever waits for an answer wait no more. Any thread may call it."""
+        """Wake callers that wait for an answer. Any thread may call it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -148,5 +148,5 @@ def plain_endpoint(url: str) -> tuple[str, int] | None:
 
 
 def are_plain(names: Sequence[str]) -> bool:
-    """Whether none of the headers of these names has a meaning for the connection or for the form of the request."""
+    """Whether none of these headers has a meaning for the connection or for the form of the request."""
     return not any(name.lower() in _NOT_PLAIN for name in names)

@@ -30,7 +30,7 @@ def refusal(response: httpx.Response, *, publishing: bool) -> BraidMQError:
 
 
 def told_problem(document: dict[str, Any]) -> BraidMQError:
-    """Return the exception for a problem that a broker tells in the middle of an answer."""
+    """Return the exception for a problem that a broker reports in the middle of an answer."""
     problem = _problem(document, int(document.get("status", 500)), publishing=False)
     return error_of(problem, publishing=False, retry_after_seconds=0.0)
 
@@ -66,7 +66,7 @@ def _document(response: httpx.Response) -> dict[str, Any] | None:
 
 
 def _problem(document: dict[str, Any], status: int, *, publishing: bool) -> Problem:
-    """What publishes nothing may be repeated, as after a lost answer: then the broker need not say so."""
+    """A request that publishes nothing may be repeated, as after a lost answer: the broker need not say so then."""
     slug = document["type"].removeprefix(_TYPE_PREFIX)
     return Problem(
         slug=slug,
@@ -87,6 +87,6 @@ def _retry_after_seconds(response: httpx.Response) -> float:
 
 
 def address_of(response: httpx.Response) -> str:
-    """Return the address of the broker that gave the answer."""
+    """Return the address of the broker that sent the answer."""
     url = response.request.url
     return f"{url.scheme}://{url.netloc.decode()}"

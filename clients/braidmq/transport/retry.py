@@ -5,7 +5,7 @@ from math import inf
 
 from filer.backoff import backoff_seconds
 
-# In a large cluster a share of the time would be too short for a broker that is well.
+# In a large cluster, a smaller share of the time would be too short for a healthy broker.
 _MOST_SHARES = 4
 _SHORTEST_TRY_SECONDS = 1e-3
 

@@ -27,7 +27,7 @@ class _MadeOnUse(ssl.SSLContext):
     def _trusting(self) -> ssl.SSLContext:
         try:
             return httpx.create_ssl_context()
-        except OSError as failure:  # also what TLS makes of a file without certificates
+        except OSError as failure:  # also TLS's error for a file without certificates
             name = os.environ.get(_TRUSTED)
             if not name:
                 raise
@@ -51,15 +51,15 @@ class _MadeOnUse(ssl.SSLContext):
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return the context, one for a process: Spark tasks make many clients. It trusts what httpx's own does."""
+    """Return the context, one for a process: Spark tasks make many clients. It trusts the same CAs as httpx's own."""
     return _MadeOnUse(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def broker_tls(ca: FileName | None = None, client_cert: ClientCert | None = None) -> ssl.SSLContext:
     """Return the context for connections to brokers.
 
-    With `ca` it trusts what is signed by the certificates in that file, and nothing else. What is not given is taken
-    from `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY`. Files that are renewed are read again. Raises
+    With `ca` it trusts only what the certificates in that file have signed. Settings that are not given come from
+    `BRAIDMQ_CA`, `BRAIDMQ_CLIENT_CERT` and `BRAIDMQ_CLIENT_KEY`. Files that are renewed are read again. Raises
     `InvalidArgument` for files that cannot be used.
     """
     environment = os.environ.get
@@ -81,9 +81,9 @@ def broker_tls(ca: FileName | None = None, client_cert: ClientCert | None = None
 
 
 class _OfFiles(ssl.SSLContext):
-    """The context of files, which are looked at again at each new connection: whoever renews them stops no client.
+    """The context of files. Each new connection checks them again: renewing them stops no client.
 
-    While what they have cannot be used, as in the middle of a renewal, connections are made with what they had.
+    While their new content cannot be used, as in the middle of a renewal, connections use the content before.
     """
 
     def __new__(cls, ca: Path | None, pair: tuple[Path, Path] | None) -> Self:
@@ -119,7 +119,7 @@ class _OfFiles(ssl.SSLContext):
         return self._newest
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """What tells the content of each file from another one; None for a file that is not there."""
+        """A mark of each file's content, which changes with it; None for a file that is not there."""
         files = [*([] if self._ca is None else [self._ca]), *(self._pair or ())]
         return tuple(map(_mark_of, files))
 
@@ -150,7 +150,7 @@ def _trusting(ca: Path) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    """Have the context show that certificate to servers that ask for one."""
+    """Make the context show that certificate to servers that ask for one."""
     _read(cert, "client's certificate")
     if b"PRIVATE KEY-----" not in _read(key, "client's key") and key == cert:
         raise InvalidArgument(
@@ -176,5 +176,5 @@ def _read(file: Path, what: str) -> bytes:
 
 
 def _no_passphrase() -> NoReturn:
-    """Else OpenSSL would ask for one at the terminal."""
+    """Without this, OpenSSL would ask for one at the terminal."""
     raise InvalidArgument("the client's key is encrypted: give it without a passphrase, as openssl pkey writes it")

@@ -1,4 +1,4 @@
-"""The token that goes with every request to brokers, and to nobody else."""
+"""The token that goes with every request to brokers, and to no other server."""
 
 import os
 import re
@@ -10,13 +10,13 @@ from braidmq.errors import InvalidArgument
 from filer.clock import Clock
 
 LOOK_SECONDS = 1.0
-"""So often a file is looked at: whoever renews a token in it stops no client."""
+"""This often a file is checked: renewing a token in it stops no client."""
 _MOST_BYTES = 16 * 1024
 _TOKEN = re.compile(r"[!-~]{1,16384}")
 
 
 class Token:
-    """A token that is given, or that a file has at the moment; without either there is none.
+    """A token that is given, or the current content of a file; without either there is none.
 
     Raises `InvalidArgument`, which never has the token in it.
     """
@@ -39,9 +39,9 @@ class Token:
         return self._headers
 
     def is_renewed(self, refused: str | None) -> bool:
-        """Whether the file has another token by now than that of a request that a broker has just refused.
+        """Whether the file now has another token than the request that a broker has just refused.
 
-        `refused` is that request's header `authorization`: another request may have had the file read meanwhile.
+        `refused` is that request's header `authorization`: another request may have read the file meanwhile.
         """
         if self._file is None or refused is None:
             return False
@@ -49,7 +49,7 @@ class Token:
         return self._headers["authorization"] != refused
 
     def _read(self) -> None:
-        """Take what the file has, if it is another one than before."""
+        """Take the file's content, if it has changed."""
         assert self._file is not None
         try:
             status = self._file.stat()
@@ -60,7 +60,7 @@ class Token:
                 text = file.read(_MOST_BYTES)
         except OSError as error:
             if self._seen is not None:
-                return  # who renews it may remove it for a moment: the one before is as good as it was
+                return  # a renewal may remove it for a moment: the token before is as good as it was
             raise InvalidArgument(f"the token's file {str(self._file)!r} cannot be read: {error.strerror}") from error
         self._headers = _headers_of(text.decode("utf-8", "replace"), f"the token in the file {str(self._file)!r}")
         self._seen = seen
@@ -77,9 +77,9 @@ def default_token_file() -> str | None:
 
 
 def token_of(token: str | None, file: str | os.PathLike[str] | None, headers: Mapping[str, str], clock: Clock) -> Token:
-    """The token that is given, or else that of the environment: `BRAIDMQ_TOKEN` comes before `BRAIDMQ_TOKEN_FILE`.
+    """The given token, or else that of the environment: `BRAIDMQ_TOKEN` comes before `BRAIDMQ_TOKEN_FILE`.
 
-    Whoever gives a header `authorization` needs none. Raises `InvalidArgument` if both are given.
+    A client with a header `authorization` needs none. Raises `InvalidArgument` if both are given.
     """
     if any(name.lower() == "authorization" for name in headers):
         if token is not None or file is not None:

@@ -1,4 +1,4 @@
-"""The trace that the caller is in, so that brokers go on with it, for programs that use OpenTelemetry."""
+"""The caller's trace, which brokers continue, for programs that use OpenTelemetry."""
 
 import sys
 from collections.abc import Mapping

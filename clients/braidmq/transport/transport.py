@@ -33,7 +33,7 @@ from braidmq.transport.waits import Wait, Waits
 from filer.clock import Clock
 
 Content: TypeAlias = bytes | Callable[[], AsyncIterator[bytes]]
-"""A body, or what gives its parts: anew for each time that it is sent."""
+"""A body, or a function that yields its parts: anew for each time that it is sent."""
 Parameters: TypeAlias = Mapping[str, str | int | float]
 T = TypeVar("T")
 _log = logging.getLogger("braidmq.transport")
@@ -42,9 +42,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 _JITTER_BYTES = 4
 _SENT = "http11.send_request_body.complete"
-"""What httpx calls the moment from which on a broker can hold its answer back."""
+"""httpx's name for the moment from which on a broker can hold its answer back."""
 _UNAUTHENTICATED = 401
-# What HTTP allows, in ASCII.
+# The characters that HTTP allows, in ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 # Servers commonly close idle connections after five seconds, and a publish on a connection that is just being closed
@@ -93,7 +93,7 @@ class Transport:
 
     If a broker fails, the call goes on with the next one. If no broker can be connected to, the call is repeated only
     if one of them has ever answered: so a wrong port fails at the first call, and a restarting broker is waited for.
-    Whoever never gives up (workers, members, subscriptions) waits for the first answer as well, and logs that once.
+    Callers that never give up (workers, members, subscriptions) wait for the first answer as well, and log that once.
     `on_response` is called after each answer. `waits` has the calls that have no result yet.
     """
 
@@ -127,7 +127,7 @@ class Transport:
     def _store(self) -> httpx.AsyncClient:
         """For presigned addresses: without the broker's headers, which may hold secrets that the store must not get.
 
-        Nor does it trust a store that only the brokers' CA knows, or show the store who the client is.
+        Nor does it trust a store that only the brokers' CA knows, or show the client's certificate to the store.
         """
         return self._http_client({}, tls_context())
 
@@ -142,11 +142,11 @@ class Transport:
     async def aclose(self) -> None:
         """Close every connection. Requests in flight and later ones raise `ClientClosed`.
 
-        A caller that is cancelled meanwhile is so only once all are closed.
+        A caller that is cancelled meanwhile is cancelled only once all are closed.
         """
         self._closed = True
         if self._birthplace.is_elsewhere or (self._loop is not None and self._loop.is_closed()):
-            return  # there is nothing left that could be closed from here
+            return  # nothing is left that could be closed from here
         closing = asyncio.ensure_future(self._close_all())
         try:
             await asyncio.shield(closing)
@@ -155,7 +155,8 @@ class Transport:
             raise
 
     async def _close_all(self) -> None:
-        # First: httpx would not wake requests that wait for an answer, and would leave open what connects meanwhile.
+        # First: httpx would not wake requests that wait for an answer, and would leave connections open that are being
+        # made.
         await asyncio.gather(*(exchange.end() for exchange in self._exchanges))
         await self._broker.aclose()
         if "_store" in self.__dict__:
@@ -182,13 +183,13 @@ class Transport:
     async def repeat(
         self, work: Callable[[Try], Awaitable[T]], *, retry: Retry | None = None, held_back_seconds: float = 0.0
     ) -> T:
-        """Return the result of `work`, which is called with where to try it, and has to give that to `once` or `send`.
+        """Return the result of `work`. Its argument is where to try it, which it has to pass to `once` or `send`.
 
         After a retryable error it is tried with every other address at once. After a pause all addresses are tried
         again, as long as `retry` allows. `held_back_seconds` is how long a broker may hold its answer back.
         """
         policy = self.retry if retry is None else retry
-        # What is tried only once is news that its callers can do without.
+        # A call that is tried only once is news that its callers can do without.
         is_awaited = policy.give_up_after_seconds > 0
         with self.waits.of_call(held_back_seconds=held_back_seconds, is_awaited=is_awaited) as wait:
             return await self._repeat(work, policy, wait)
@@ -230,7 +231,7 @@ class Transport:
         return isinstance(failure, NoConnection) and not self._reached and not is_patient
 
     def _say_once(self, failure: BraidMQError) -> None:
-        """Whoever starts before its brokers, and waits for them, can tell that from a wrong address."""
+        """Log once that no broker answers: a program that waits for its brokers may as well have a wrong address."""
         if isinstance(failure, NoConnection) and not (self._reached or self._has_said):
             self._has_said = True
             _log.warning("no broker has answered yet, and it goes on trying: %s", failure)
@@ -238,8 +239,8 @@ class Transport:
     async def send(self, call: Call, attempt: Try, *, stream: bool = False) -> httpx.Response:
         """Try once: return the answer, whatever its status. With `stream`, the caller reads and closes its body."""
         response = await self._answer(call, attempt, stream=stream)
-        # Nothing was done for a token that is refused. Who renews one in a file and ends the old one stops nobody, also
-        # where a poll waits for longer than each of them counts.
+        # Nothing was done for a token that is refused. So renewing a token in a file and ending the old one stops no
+        # client, also if a poll waits for longer than each of them is valid.
         while response.status_code == _UNAUTHENTICATED:
             if not self.token.is_renewed(response.request.headers.get("authorization")):
                 break
@@ -270,7 +271,7 @@ class Transport:
         self._exchanges.add(exchange)
         try:
             response = await exchange.response()
-        except (httpx.HTTPError, ssl.SSLError) as failure:  # httpx lets through what TLS says after the handshake
+        except (httpx.HTTPError, ssl.SSLError) as failure:  # httpx lets errors of TLS after the handshake through
             raise connection_error(failure, request.url, publishing=call.publishing) from failure
         finally:
             self._exchanges.discard(exchange)
@@ -283,12 +284,12 @@ class Transport:
         return response
 
     async def answered(self) -> None:
-        """Note that a broker has answered who asked it by a connection of his own."""
+        """Note that a broker has answered a caller that asked it on a connection of its own."""
         self._reached = True
         self.on_response()
 
     def _check_loop(self) -> None:
-        """Raise `ClientClosed` where the event loop is over that has the connections, or is another process's."""
+        """Raise `ClientClosed` if the event loop of the connections is over, or is another process's."""
         self._birthplace.check()
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -314,7 +315,7 @@ def _headers_of(call: Call) -> Mapping[str, str] | None:
 
 
 def _watched(call: Call, wait: Wait | None) -> dict[str, Any]:
-    """What has httpx say when the request was sent, if its answer may be held back."""
+    """The extensions that make httpx report when the request was sent, if its answer may be held back."""
     if wait is None or not call.wait_seconds:
         return {}
 

@@ -1,4 +1,4 @@
-"""Which calls wait for a broker, since when, and why: what a program can tell its user meanwhile."""
+"""Which calls wait for a broker, since when, and why: a program can report it to its user meanwhile."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +71,7 @@ class Waits:
             self._waits.discard(wait)
 
     def longest(self) -> Waiting | None:
-        """Return what the call that has waited longest waits for; None if no call waits."""
+        """Return the wait of the call that has waited longest; None if no call waits."""
         now_seconds = self._clock.monotonic_seconds()
         waiting = (each for each in self._waits if now_seconds > each.held_back_until_seconds)
         wait = min(waiting, key=lambda each: each.since_seconds, default=None)

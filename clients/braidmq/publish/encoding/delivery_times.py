@@ -1,4 +1,4 @@
-"""When a message may be handed out to the consumers of queue groups: as given, and as its headers say it."""
+"""When consumers of queue groups may get a message: as given, and as its headers say it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class DeliveryTimes:
         return self.deliver_at is not None or self.delay is not None or self.expires_at is not None
 
     def headers(self, now_us: int) -> tuple[tuple[str, bytes], ...]:
-        """The headers that say it. Raises `InvalidArgument` for times without a zone, or that make no sense."""
+        """The headers for these times. Raises `InvalidArgument` for times without a zone, or that make no sense."""
         if self.delay is not None and self.deliver_at is not None:
             raise InvalidArgument("give delay or deliver_at, not both")
         deliver_at_us = None if self.deliver_at is None else microseconds(self.deliver_at)
@@ -51,7 +51,7 @@ def time_headers(deliver_at_us: int | None, expires_at_us: int | None, now_us: i
 
 
 def check_given_once(names: Iterable[str], times: Iterable[tuple[str, bytes]]) -> None:
-    """Raise `InvalidArgument` if a header of these names says what a time says too."""
+    """Raise `InvalidArgument` if a header of these names has the same meaning as one of the times."""
     said = {name for name, _ in times}
     for name in names:
         if name.lower() in said:

@@ -9,11 +9,11 @@ from braidmq.publish.encoding.row_columns import RowColumns, RowHeaders
 
 MOST_ROWS = 16
 MOST_BYTES = 16 * 1024
-"""More costs the broker more as JSON than as Arrow."""
+"""A larger body costs the broker more as JSON than as Arrow."""
 
 
 def fits_json(rows: RowColumns) -> bool:
-    """Whether these messages are sent as JSON: a few small ones, of nothing but key, value and headers."""
+    """Whether these messages are sent as JSON: a few small ones, with only key, value and headers."""
     return (
         len(rows) <= MOST_ROWS
         and rows.size_bytes <= MOST_BYTES

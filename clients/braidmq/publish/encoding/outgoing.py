@@ -1,4 +1,4 @@
-"""Outgoing messages: what users give, and the row that it becomes."""
+"""Outgoing messages: the user's input, and the row that it becomes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,11 +41,11 @@ Value: TypeAlias = bytes | bytearray | memoryview | str | Json | BinaryIO | Uplo
 class OutgoingMessage:
     """One message to publish.
 
-    `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, times, lists
-    and dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is
-    sent by reference. In a topic of JSON a text is a JSON string, and bytes are JSON text. `key`: a whole number is
-    sent as text. Consumers of queue groups get the message from `deliver_at` on, or after a `delay` from when it is
-    sent, and not from `expires_at` on.
+    `value`: bytes are sent unchanged, text as UTF-8, and None is a null value. Numbers, booleans, times, lists and
+    dictionaries are sent as JSON with the header `content-type: application/json`. A binary file or an `Upload` is sent
+    by reference. In a topic of JSON a text is a JSON string, and bytes are JSON text. `key`: a whole number is sent as
+    text. Consumers of queue groups get the message from `deliver_at` on, or after a `delay` from when it is sent, and
+    no longer from `expires_at` on.
     """
 
     value: Value
@@ -121,7 +121,7 @@ def value_bytes(value: Any) -> tuple[bytes | None, bool]:
 
 
 def check_several(messages: object) -> None:
-    """Raise `InvalidArgument` for what is no list, and for a single value: its letters would be messages."""
+    """Raise `InvalidArgument` if this is no list, and for a single value: its letters would be messages."""
     if isinstance(messages, bytes | bytearray | memoryview | str | Mapping) or not isinstance(messages, Iterable):
         raise InvalidArgument(f"publish_many takes a list of values or messages, and not {_article(messages)}")
 

@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class RowColumns:
-    """Messages in order. What no message has is None: `headers`, `event_times_us`, `uploads`, `texts`.
+    """Messages in order. A part that no message has is None: `headers`, `event_times_us`, `uploads`, `texts`.
 
     `texts` says of each whether its value was given as text.
 
-    `size_bytes` is about what they take in a request.
+    `size_bytes` is about their size in a request.
     """
 
     __slots__ = ("event_times_us", "headers", "keys", "size_bytes", "texts", "uploads", "values")
@@ -42,7 +42,7 @@ class RowColumns:
         return len(self.keys)
 
     def add_plain(self, key: bytes | None, value: bytes | None, size_bytes: int) -> None:
-        """Append a message that has nothing but these, and whose size is known."""
+        """Append a message that has only these parts, and whose size is known."""
         self.keys.append(key)
         self.values.append(value)
         self.size_bytes += size_bytes
@@ -80,7 +80,7 @@ class RowColumns:
             self.uploads[before] = row.upload
 
     def sizes_bytes(self) -> list[int]:
-        """What each message takes in a request, about."""
+        """About how much each message takes in a request."""
         sizes = [
             len(key or b"") + len(value or b"") + ROW_OVERHEAD_BYTES
             for key, value in zip(self.keys, self.values, strict=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from braidmq.publish.row_positions import KeyRange
 from filer.format.slot_columns import slots_of
 
-# Below this, one request that its broker cuts costs less than one request for each segment.
+# Below this size, one request that its broker cuts costs less than one request for each segment.
 _WORTH_CUTTING_BYTES = 256 * 1024
 
 

@@ -29,10 +29,10 @@ class Columns(TypedDict, total=False):
     """Names of columns, one for each part of a message.
 
     Without `value`, the value is the row as a JSON object. `headers` is a map column, or the same headers for all.
-    `event_time_unit` says what an event time column of whole numbers counts since 1970. `non_finite` says what NaN and
-    infinities become in JSON, which has no such numbers: they are refused by default. `deliver_at`, `delay` and
-    `expires_at` are columns of times with a zone and of durations, or the same for all. `first_row` is the number of
-    the first row in errors.
+    `event_time_unit` is the unit of an event time column of whole numbers, which count since 1970. `non_finite` is the
+    form of NaN and infinities in JSON, which has no such numbers: they are refused by default. `deliver_at`, `delay`
+    and `expires_at` are columns of times with a zone and of durations, or the same for all. `first_row` is the number
+    of the first row in errors.
     """
 
     key: str | None
@@ -52,7 +52,7 @@ class TablePlan:
     """Which column of a table becomes which part of a message.
 
     If `value` is None, the value is the row as a JSON object. `headers` is a column, or the same headers for all.
-    `event_time_unit` is for an event time of whole numbers, `non_finite` is what NaN and infinities become in JSON.
+    `event_time_unit` is for an event time of whole numbers, `non_finite` is the form of NaN and infinities in JSON.
     `deliver_at`, `delay` (from `now_us` on) and `expires_at` are columns, or the same for all. Errors count rows from
     `first_row`.
     """
@@ -178,7 +178,7 @@ def _headers(table: pa.Table, given: str | Headers | None, *, is_json: bool) -> 
 
 
 def _with_times(headers: Any, table: pa.Table, plan: TablePlan, first_row: int) -> Any:
-    """The headers column, and what says when each message is delivered."""
+    """The headers column, with the headers for when each message is delivered."""
     if plan.deliver_at is plan.delay is plan.expires_at is None:
         return headers
     now_us = plan.now_us or 0
@@ -190,7 +190,7 @@ def _with_times(headers: Any, table: pa.Table, plan: TablePlan, first_row: int) 
     rows: list[Any] = []
     for row, (pairs, due_us, end_us) in enumerate(zip(given, deliver_at, expires_at, strict=True), first_row):
         try:
-            # A table may have waited for long: what was due by then is due at once.
+            # A table may have waited for long: messages that were due by then are due at once.
             told = time_headers(due_us, end_us, EARLIEST_US)
             check_given_once((name for name, _ in pairs or ()), told)
         except InvalidArgument as failure:
@@ -261,7 +261,7 @@ def _times(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> Any:
     """The column, read as that type, in microseconds UTC. Raises Arrow's errors."""
     plain = plain_column(column)
     if pa.types.is_integer(plain.type):
-        # Arrow makes times only of these. What does not fit is an error of the cast.
+        # Arrow makes times only of these types. If a value does not fit, the cast raises an error.
         plain = plain.cast(pa.int64())
     plain = plain.cast(kind)
     if pa.types.is_timestamp(kind):
@@ -271,7 +271,7 @@ def _times(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> Any:
 
 
 def _first_without_time(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> int:
-    """The first row that is no time. Arrow says only that there is one, so half of the rest is tried each time."""
+    """The first row that is no time. Arrow reports only that there is one, so half of the rest is tried each time."""
     start, stop = 0, len(column)
     while stop - start > 1:
         middle = (start + stop) // 2
@@ -285,7 +285,7 @@ def _first_without_time(column: "pa.ChunkedArray[Any]", kind: pa.DataType) -> in
 
 
 def _right_text(text: str) -> str:
-    """What would be right in place of a text that is no time."""
+    """The right form for a text that is no time."""
     try:
         pc.cast(pa.scalar(text), pa.timestamp("us"))
     except pa.ArrowInvalid:
@@ -296,7 +296,7 @@ def _right_text(text: str) -> str:
 def _check_years(
     name: str, times: Any, unit: EventTimeUnit | None, first_row: int, *, what: str = "event time"
 ) -> None:
-    """Raises `InvalidArgument` for a time that has no RFC 3339 text, as numbers of a finer unit mostly come out."""
+    """Raises `InvalidArgument` for a time without an RFC 3339 text, as numbers of a finer unit mostly come out."""
     micros = times.cast(pa.int64())
     outside = pc.or_(pc.less(micros, EARLIEST_US), pc.greater(micros, LATEST_US))
     row = pc.index(outside, pa.scalar(True)).as_py()
@@ -309,7 +309,7 @@ def _outside(unit: EventTimeUnit | None) -> str:
 
 
 def event_time_type(name: str, given: pa.DataType, unit: EventTimeUnit | None) -> pa.DataType:
-    """The type as which a column of event times is read. Raises `InvalidArgument` for one that has no times."""
+    """The type as which a column of event times is read. Raises `InvalidArgument` for a column without times."""
     kind = plain_type(given)
     what = f"column {name!r} of type {given}"
     if pa.types.is_integer(kind):

@@ -1,4 +1,4 @@
-"""Rows and tables as Arrow streams, the form in which brokers take them."""
+"""Rows and tables as Arrow streams, the form that brokers accept."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

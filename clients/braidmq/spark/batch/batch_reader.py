@@ -19,10 +19,10 @@ from braidmq.spark.partitions.planning import (
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two positions, which are fixed when the query is planned.
+    """Reads the messages between two positions, which are fixed when the query is planned.
 
     It takes no filters from Spark (`pushFilters`): with them, a plain count after a filtered count was observed to
-    return the filtered number. Options limit what is read instead.
+    return the filtered number. Use options to limit the read instead.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

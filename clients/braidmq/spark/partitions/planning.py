@@ -1,4 +1,4 @@
-"""Plans reads: from options to the partitions that tasks read, with what brokers say about positions and files."""
+"""Plans reads: from options to the partitions that tasks read, by brokers' answers about positions and files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,14 +31,14 @@ _STORE_TIMEOUT_SECONDS = 30.0
 
 @dataclass
 class SpanPartition(InputPartition):
-    """What one task reads, and the files that held it when the read was planned."""
+    """The messages that one task reads, and the files that held them when the read was planned."""
 
     span: Span
     files: tuple[FileRef, ...]
 
 
 def spans_to_read(client: Client, snapshot: TopicSnapshot, options: ReadOptions) -> list[Span]:
-    """Return what a batch reads, by segment, without regard to its times."""
+    """Return the spans that a batch reads, by segment, without regard to its times."""
     if options.ranges is not None:
         return list(options.ranges)
     start, end = (resolve_position(client, snapshot, option, options) for option in (options.start, options.end))

@@ -27,8 +27,8 @@ class SpanReader:
     """Reads one span's messages in order, each once, even if its files are replaced meanwhile.
 
     `files` held its messages when it was planned. If a file is gone (rolled up, and its grace period is over) or its
-    address has expired, the files are listed again. If that does not help, and for messages in no file, a broker is
-    asked. No message is returned twice: `_reached` is the offset after the last one returned.
+    address has expired, the files are listed again. If that does not help, and for messages in no file, it asks a
+    broker. No message is returned twice: `_reached` is the offset after the last one returned.
     """
 
     client: Client
@@ -110,7 +110,7 @@ class SpanReader:
     def _skip_to(self, offset: int) -> None:
         """Skip to the first message of the page.
 
-        Brokers pass by what somebody has given up, which is no loss for this reader to report. Else retention has
+        Brokers pass by messages that are given up, which is no loss for this reader to report. Else retention has
         removed some messages since the last page.
         """
         if offset <= self._reached:
@@ -134,7 +134,7 @@ class SpanReader:
         reached = self._reached
         for each in given_up:
             end = stop if each.next_offset is None else each.next_offset
-            # Of one without a known end, a read may begin in its middle.
+            # If a range has no known end, a read may begin in its middle.
             if each.offset <= reached < end:
                 reached = end
         return reached >= stop

@@ -1,4 +1,4 @@
-"""How far a query has come, shown as the position of a consumer group: its lag stands beside that of others."""
+"""The progress of a query, shown as the position of a consumer group: so its lag stands beside that of others."""
 
 import logging
 
@@ -12,8 +12,8 @@ _log = logging.getLogger(__name__)
 class ShownProgress:
     """A stream group without members that a query moves.
 
-    Nothing is read from it: where the query goes on is in its checkpoint alone. So it may be behind, where the query
-    stopped before it was moved or no broker answered, and nothing is lost or read twice for it.
+    Nothing is read from it: only the query's checkpoint says where the query goes on. So the group may be behind, if
+    the query stopped before it was moved or no broker answered, and that loses no message and reads none twice.
     """
 
     def __init__(self, group: Group) -> None:
@@ -30,7 +30,7 @@ class ShownProgress:
             if not self._is_made:
                 self._group.create(mode="stream")
                 self._is_made = True
-            # Without force: a group that others work through is theirs.
+            # Without force: a group with workers of its own is theirs.
             self._group.reset(marker=to_marker(topic, positions))
         except BraidMQError as error:
             self._is_made = False  # it may have been deleted

@@ -1,4 +1,4 @@
-"""What a streaming query keeps in its checkpoint, and how it goes on from there, in pure functions.
+"""A streaming query's entry in its checkpoint, and how the query goes on from there, in pure functions.
 
 A micro-batch reads the messages `[start, stop)` of each of its segments. Both offsets are in the checkpoint when the
 micro-batch is planned, so it has exactly the same messages again after a restart. A micro-batch includes a successor
@@ -103,7 +103,7 @@ def share(waiting: Mapping[int, int], most: int | None) -> dict[int, int]:
 
 
 def micro_batch(start: StreamOffset, end: StreamOffset) -> list[Span]:
-    """Return what the micro-batch between two offsets reads. Only the two offsets decide it."""
+    """Return the spans that the micro-batch between two offsets reads. Only the two offsets decide it."""
     begin = start.positions if end.began is None else end.began
     if begin.keys() != end.positions.keys():
         raise InvalidOption(f"the checkpoint is damaged: {_texts(end.positions)} does not follow {_texts(begin)}")

@@ -41,9 +41,9 @@ _EVERYTHING = RowFilter(since_us=None, until_us=None, slots=None)
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the driver and reads them in tasks.
 
-    In the driver it lives in a process of its own, as long as the query. What a micro-batch reads follows only from
+    In the driver it lives in a process of its own, as long as the query. The messages of a micro-batch follow only from
     the two offsets in the checkpoint (`micro_batch`), so a driver that stops at any line plans the same one again.
-    Brokers keep no state of a query. With the option `group`, one shows how far the query has come.
+    Brokers keep no state of a query. With the option `group`, a group shows how far the query has come.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the topic when it was last fetched, for the query's progress.
 
         `lag_messages` is how many messages lie between the end of the micro-batch that was planned last and that. Spark
-        only shows what is returned here, and has no other way for a source in Python to report a number.
+        only shows the result of this method, and has no other way for a source in Python to report a number.
         """
         if self._latest is None:
             return None
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client.close()
 
     def _show(self, done: StreamOffset) -> None:
-        """Have the group of the options, if there is one, show that all before `done` is done.
+        """Make the group of the options, if there is one, show that everything before `done` is done.
 
         Spark plans a micro-batch when the one before is noted as done in the checkpoint. It calls `commit` later, only
         when there is something new, so a query that has read all would show a lag. After a restart Spark reads the

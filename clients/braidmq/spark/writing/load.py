@@ -55,11 +55,11 @@ def load(
     Each key has the messages published before, then the load's in order of `event_time` (and of `value` if that is
     equal), then those that follow. By default a segment is in this order over all its keys; with `by_time=False` the
     messages of each key are together instead, which compresses better. Each of the `segments` is written by one task.
-    If the same `load` runs again, it goes on where it stopped; once it is committed, it returns the same answer.
-    `progress` is called with messages about the progress; `retry` says how long brokers that do not answer are waited
-    for (120 seconds). Raises `InvalidOption` for rows that cannot be messages,
-    `LoadRefused`, and `PySparkException` if a task fails. If an earlier run of that name had other rows, that
-    exception contains `FileTaken`. If the earlier run is committed and had more or fewer rows, it raises `FileTaken`.
+    `progress` is called with messages about the progress; `retry` says how long to wait for brokers that do not answer
+    (120 seconds). Raises `InvalidOption` for rows that cannot be messages, for (120 seconds). Raises `InvalidOption`
+    for rows that cannot be messages, `LoadRefused`, and `PySparkException` if a task fails. If an earlier run of that
+    name had other rows, that exception contains `FileTaken`. If the earlier run is committed and had more or fewer
+    rows, it raises `FileTaken`.
     """
     check_rows(frame.schema)
     source = Source(url or default_url(), topic, dict(headers or {}), checked_credentials(credentials or {}))
@@ -81,8 +81,8 @@ def load(
                 # Spark passes on only the text of a task's error. The rows differ from the load's, committed or not.
                 if FileTaken.__name__ in str(failure):
                     raise
-                # If someone else has committed this load, or one reserved later, tasks and the commit fail in the
-                # same way. In the second case the name gets other segments, and everything is written again.
+                # If another run has committed this load, or one reserved later, tasks and the commit fail in the same
+                # way. In the second case the name gets other segments, and everything is written again.
                 known = client.committed_load(topic, name)
                 if known is None and (
                     tries == TRIES or client.reserve_load(topic, name, segments=segments) == reserved
@@ -138,7 +138,7 @@ class _Task:
     retry: Retry
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows and return what was written. This runs in a task."""
+        """Write the rows and return the files written. This runs in a task."""
         with open_client(self.source, self.retry) as client:
             for index, rows in groupby(by_segment_index(batches), key=itemgetter(0)):
                 segment = self.segments[index]

@@ -33,7 +33,7 @@ _DELIVERY: dict[str, tuple[DataType, ...]] = {
     "delay": (DayTimeIntervalType(),),
     "expires_at": (TimestampType(),),
 }
-"""For queue groups. A bulk load has its messages as they are stored, with headers that say it."""
+"""For queue groups. A bulk load stores its messages as they are, with headers for these times."""
 
 
 def check_rows(schema: StructType, *, delivery: bool = False) -> None:
