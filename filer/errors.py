@@ -54,7 +54,7 @@ RemedyKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a user can do about an error: its kind, and the names of what it is about.
+    """What a user can do about an error: its kind, and the names that it concerns.
 
     Each front phrases it in its own terms: `PUT /v1/topics/birds`, or `mq topic create birds`.
     """

@@ -69,7 +69,7 @@ def within(id_: str | None) -> AbstractContextManager[None]:
 
 
 def of_work(clock: Clock) -> AbstractContextManager[None]:
-    """For work without a request, such as that of a leader: a new id, unless the work is part of what has one."""
+    """For work without a request, such as that of a leader: a new id, unless there is one already."""
     return within(None if current() is not None else clock.ulid())
 
 

@@ -422,7 +422,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def from_json(value: bytes | str) -> Record:
-    """The record of a message. Raises `CorruptFile` for what no coordinator of this version has written."""
+    """The record of a message. Raises `CorruptFile` if no coordinator of this version has written it."""
     try:
         given = orjson.loads(value)
         kind = _TYPES[given.pop("type")]

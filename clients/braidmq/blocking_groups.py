@@ -43,7 +43,7 @@ class Delivery(BaseDelivery):
         self.end(error)
 
     def extend(self, seconds: float | None = None) -> None:
-        """Extend the lease by so many seconds from now on; without a number, by the group's `lease_seconds`.
+        """Make the lease run for so many seconds from now on; without a number, for the group's `lease_seconds`.
 
         The worker does so by itself while you work. Call it to learn whether the message is still yours: raises
         `ClaimLost` if it is not, and `InvalidConfig` for more than the group's `lease_seconds`.
@@ -169,8 +169,8 @@ class Worker:
     def flush(self) -> None:
         """Wait until all acks and releases so far are answered: then they are durable.
 
-        Raises `ClaimLost` if another worker had some messages since the last flush by then, and any other error. This
-        worker does not ack such a message; another works on it.
+        Raises `ClaimLost` if an ack or release since the last flush came too late, and any other error. Another worker
+        has such a message: this one does not ack it.
         """
         self._loop.call(self._worker.flush)
 

@@ -39,7 +39,7 @@ Inherit = Callable[[], Awaitable[ProducerWindows]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """The name of a segment, what its messages are, and what of it was given up when this was made."""
+    """The name and the schema of a segment, and its ranges that were given up when this was made."""
 
     topic: str
     segment: int

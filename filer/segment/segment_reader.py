@@ -133,7 +133,7 @@ class SegmentReader:
             page.add(wanted, file.decoded.rows(page, wanted - facts.base), decoded_bytes=file.decoded.size_bytes)
         elif isinstance(file, Decoded):
             rows = file.rows(page, wanted - facts.base)
-            # What the cache holds takes no more memory than what is rendered of it.
+            # Cached rows take no more memory than what is rendered of them.
             if await page.has_room(rows.size_bytes):
                 page.add(wanted, rows, decoded_bytes=rows.size_bytes)
 

@@ -27,7 +27,7 @@ class _Scheme:
     example: str
 
 
-# An opener imports what is slow to import, or may not be installed, only when it is called.
+# An opener imports slow or optional modules only when it is called.
 _SCHEMES = {
     "s3": _Scheme(open_s3, "s3://bucket/prefix"),
     "file": _Scheme(open_local, "file:///directory"),

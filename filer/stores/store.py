@@ -157,7 +157,7 @@ class Store(Protocol):
 class StreamingStore(Protocol):
     """A store that takes objects of any size chunk by chunk.
 
-    Clients that must not learn an object's name get no presigned upload, since that names the object.
+    A store that presigns uploads also does this, for clients that must not get such an address: it names the object.
     """
 
     async def create_from_stream(

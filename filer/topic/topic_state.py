@@ -285,7 +285,7 @@ class TopicState(_Frozen):
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], *, key: str) -> "TopicState":
-        """As `from_json`, from what is in topic.json apart from its check."""
+        """As `from_json`, from the content of topic.json without its check."""
         try:
             state = cls.model_validate(content)
         except ValueError as error:
@@ -370,7 +370,7 @@ def reserved_ids_are_kept(state: TopicState) -> bool:
 
 
 def given_up_is_within(state: TopicState) -> bool:
-    """What a segment has given up ascends, does not overlap, and does not reach beyond a known end."""
+    """The given-up ranges of a segment ascend, do not overlap, and do not reach beyond a known end."""
     for segment in state.segments:
         reached = 0
         for each in segment.given_up:

@@ -2,7 +2,7 @@
 
 Nothing here changes or removes a file of the run. Until the index replaces the run by the roll-up, both hold the same
 messages, and readers take the one that reaches furthest. So stopping at any line leaves every message readable once.
-What is read of the run is checked by its digests before anything is written, and the roll-up is read back and checked
+Each file of the run is checked by its digests before anything is written, and the roll-up is read back and checked
 before it replaces anything.
 """
 

@@ -71,7 +71,7 @@ async def losses_of(
             bad[facts.name] = loss
             index.lose(facts, damaged=loss.what == "damaged")
     for hole in index.lost:
-        # What a roll-up has replaced may be there still: then brokers read that.
+        # Files that a roll-up has replaced may still be there: then brokers read those.
         await find_again(store, ref, index, hole)
     # A file with a sound footer is found again, but perhaps not its messages.
     kept = [bad[facts.name] for facts in index.files if facts.name in bad]

@@ -46,7 +46,7 @@ class SegmentScrub(_Kept):
     """What is known of one segment.
 
     Everything that was stored before `read_us` has been read; 0 for a segment that was never read to its end.
-    `size_bytes` is what that read, and `found` what it found. `under_way` is a reading that has not come to the end.
+    `size_bytes` is how much that read, and `found` what it found. `under_way` is a reading that has not ended.
     """
 
     segment: int
@@ -57,7 +57,7 @@ class SegmentScrub(_Kept):
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found, and what the reading under way has found by now, an object each."""
+        """The findings, and those of the reading under way so far, one for each object."""
         newest = () if self.under_way is None else self.under_way.found
         return list({each.key: each for each in (*self.found, *newest)}.values())
 

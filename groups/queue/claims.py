@@ -270,7 +270,7 @@ class QueueClaims:
     def next_event(self, now_ms: int, wall_ms: int) -> int | None:
         """The ms from now until `tick` may have something to do; None if time alone changes nothing."""
         times = [each - now_ms for each in (self.leases.next_end_ms(), self._waits_until_ms) if each is not None]
-        # What is due by now waits only for a record that is on its way.
+        # Messages that are due by now only wait for a record that is on its way.
         dues = [due_ms for each in self.progress.segments.values() for due_ms in each.dues()]
         times += [due_ms - wall_ms for due_ms in dues if due_ms > wall_ms]
         return max(min(times), 0) if times else None

@@ -28,7 +28,7 @@ class Redrives:
     def group_id(self) -> str:
         """The id by which a group's dead letters name it: resets do not change it, and another group has another one.
 
-        It is the id of the group's first incarnation, without the name of its maker.
+        It is the id of the group's first incarnation, without the origin in it.
         """
         return self.producer.partition(".")[0]
 

@@ -10,7 +10,7 @@ from groups.removed import removed_from
 
 
 class Advance(NamedTuple):
-    """The segments that the group enters and leaves, and what is gone in those it stays in."""
+    """The segments that the group enters and leaves, and the messages that are gone in those it stays in."""
 
     entered: list[Entered]
     left: list[int]

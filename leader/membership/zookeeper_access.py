@@ -112,7 +112,7 @@ def _tls_handler(tls: ZooKeeperTls) -> Any:
 
 
 def _read(file: Path) -> None:
-    """Raises `OSError` for what is no file: OpenSSL would wait for ever at a pipe without a writer."""
+    """Raises `OSError` if it is no file: OpenSSL would wait for ever at a pipe without a writer."""
     read_regular_file(file, 1)
 
 

@@ -115,7 +115,7 @@ class ZooKeeperRounds:
     async def leave(self) -> None:
         """As `Coordinator.leave`: it returns within seconds, whatever ZooKeeper does.
 
-        Leadership ends here before it ends in ZooKeeper: no other broker leads before this one has stopped.
+        Leadership ends here before it ends in ZooKeeper: no other broker leads before this one has stopped leading.
         """
         self._view.clear()
         for task in self._tasks:

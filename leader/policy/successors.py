@@ -1,4 +1,4 @@
-"""Splits and merges with brokers for the successors. A part of a split weighs its share of the cut's traffic."""
+"""Splits and merges with brokers for the successors. A part of a split weighs what the cut says (docs/design.md §8)."""
 
 from collections.abc import Mapping, Sequence
 

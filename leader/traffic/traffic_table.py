@@ -117,10 +117,10 @@ class TrafficTable:
         self._rows.remove(topic)
 
     def expect(self, begun: TopicState) -> None:
-        """Count the segments that the transition in that state opens, and no longer those that it seals. That holds
-        until a newer state is applied, or until `release`, if the transition ends without effect. So code that assigns
-        brokers to other segments meanwhile takes it into account. Unknown topics change nothing. assigns brokers to
-        other segments meanwhile takes it into account. Unknown topics change nothing.
+        """Count the segments that the transition in that state opens, and no longer those that it seals.
+
+        That holds until a newer state is applied, or until `release`, if the transition ends without effect. So code
+        that assigns brokers to other segments meanwhile takes it into account. Unknown topics change nothing.
         """
         block, record = self._rows.blocks.get(begun.topic), begun.transition
         if block is None or record is None:

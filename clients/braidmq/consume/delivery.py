@@ -181,7 +181,7 @@ class AsyncDelivery(BaseDelivery):
         self.end(error)
 
     async def extend(self, seconds: float | None = None) -> None:
-        """Extend the lease by so many seconds from now on; without a number, by the group's `lease_seconds`.
+        """Make the lease run for so many seconds from now on; without a number, for the group's `lease_seconds`.
 
         The worker does so by itself while you work. Call it to learn whether the message is still yours: raises
         `ClaimLost` if it is not, and `InvalidConfig` for more than the group's `lease_seconds`.

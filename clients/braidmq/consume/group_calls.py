@@ -44,7 +44,7 @@ class GroupCalls:
         return _description(await self.transport.request(Call("GET", self._path), retry=retry))
 
     async def messages(self, state: str, after: str | None, limit: int) -> tuple[list[GroupMessage], str | None]:
-        """Return a page of messages in that state, and after what the next page begins. Raises `GroupNotFound`."""
+        """Return a page of messages in that state, and which one the next page follows. Raises `GroupNotFound`."""
         params: dict[str, str | int] = {"state": state, "limit": limit}
         if after is not None:
             params["after"] = after
@@ -110,7 +110,7 @@ class GroupCalls:
         return lost if request.tries == 1 else set()
 
     async def extend(self, parts: Sequence[Part], lease_seconds: float | None, *, retry: Retry | None) -> set[Taken]:
-        """Extend leases by `lease_seconds` from now on (None: the group's own); returns as `decide`."""
+        """Make leases run for `lease_seconds` from now on (None: the group's own); returns as `decide`."""
         body = {} if lease_seconds is None else {"lease_seconds": lease_seconds}
         return await self._told("extensions", body, parts, retry)
 

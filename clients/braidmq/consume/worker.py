@@ -221,8 +221,8 @@ class AsyncWorker:
     async def flush(self) -> None:
         """Wait until all acks and releases so far are answered: then they are durable.
 
-        Raises `ClaimLost` if another worker had some messages since the last flush by then, and any other error. This
-        worker does not ack such a message; another works on it.
+        Raises `ClaimLost` if an ack or release since the last flush came too late, and any other error. Another worker
+        has such a message: this one does not ack it.
         """
         if self._is_closed:
             raise ClientClosed("the worker has been closed")

@@ -314,7 +314,7 @@ def _floating(value: Any, kind: pa.DataType) -> float:
 
 
 def _nearest(number: float, kind: pa.DataType) -> float:
-    """The number of that narrower type with the shortest digits that `number` was read from, or else the nearest one.
+    """The number of that narrower type whose shortest digits were read as `number`, or else the nearest one.
 
     A double halfway between two numbers of the type may come from the digits of either (`7.038531e-26`).
     """

@@ -171,7 +171,7 @@ def _map_entries(array: Any) -> tuple[Any, Any, Any]:
     offsets = np.asarray(array.offsets)
     lengths = np.diff(offsets).astype(np.int64)
     hidden = np.asarray(array.is_null()) & (lengths > 0)
-    # Null maps may hold entries; only entries between the others count.
+    # Null maps may hold entries. Everything between two such maps counts.
     starts = [offsets[0], *offsets[1:][hidden]]
     stops = [*offsets[:-1][hidden], offsets[-1]]
     keys, items = (

@@ -65,8 +65,8 @@ class AsyncReceipt:
     """The acknowledgement of one message, to await.
 
     A wait that is cancelled, or whose time is over, changes nothing about the message: the receipt can be awaited
-    again. If its receipt does not report a failure, the producer's `flush` raises the failure, or the end of its `async
-    with` block. It has the methods of a future that `asyncio.wait` calls.
+    again. If its receipt does not report a failure, the producer's `flush` raises the failure, or the end of its
+    `async with` block. It has the methods of a future that `asyncio.wait` calls.
     """
 
     __slots__ = ("_callbacks", "_has_told", "_outcome", "_waiting")

@@ -41,7 +41,7 @@ def equally_spaced(first: int, step: int, count: int) -> bytes:
 
 
 def _packed(above: npt.NDArray[np.int64], least: int) -> bytes:
-    """A block of numbers, of which these are what they are above the least one."""
+    """A block of numbers, given as their excess over the least one."""
     widths, packed = bytearray(len(_NO_BITS)), []
     for mini, start in enumerate(range(0, len(above), _MINI)):
         group = above[start : start + _MINI]

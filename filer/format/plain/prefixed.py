@@ -35,7 +35,7 @@ class Texts:
 
     @property
     def size_bytes(self) -> int:
-        """What they take, with their lengths."""
+        """Their size, with their lengths."""
         return int(self.ends[-1]) - int(self.ends[0])
 
     def between(self, start: int, stop: int) -> "Texts":

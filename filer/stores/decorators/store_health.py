@@ -106,22 +106,22 @@ class StoreHealth:
         self._busy = asyncio.Event()
 
     def begin(self, operation: str, key: str, size_bytes: int = 0, *, whole: bool = False) -> Call:
-        """A call begins. Pass it to `end`, however it ends."""
+        """Note that a call begins. Pass it to `end`, however it ends."""
         call = Call(operation, key, self._clock.monotonic_seconds(), size_bytes, whole)
         self._calls.add(call)
         self._busy.set()
         return call
 
     def pause(self, call: Call) -> None:
-        """The store has given a part of a listing; the caller works on it."""
+        """Note that the store has returned a part of a listing, and the caller works on it."""
         call.began_seconds = math.inf
 
     def resume(self, call: Call) -> None:
-        """The caller asks for more of a listing."""
+        """Note that the caller asks for more of a listing."""
         call.began_seconds = self._clock.monotonic_seconds()
 
     def end(self, call: Call, error: BaseException | None) -> None:
-        """A call has ended with that error, or without one."""
+        """Note that a call has ended with that error, or without one."""
         self._calls.discard(call)
         if error is None or isinstance(error, Exception):
             name = call.operation, call.key

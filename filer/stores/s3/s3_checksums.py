@@ -26,7 +26,7 @@ class PutChecksums:
         return {"ChecksumCRC32": base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode()} if self.sent else {}
 
     def note_taken(self) -> None:
-        """A put with a checksum has succeeded: a later refusal is about what was sent, not about the header."""
+        """Note that a put with a checksum has succeeded: a later refusal is about the data, not about the header."""
         self._taken = True
 
     def may_be_why(self, error: ClientError) -> bool:

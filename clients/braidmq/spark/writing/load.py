@@ -55,11 +55,11 @@ def load(
     Each key has the messages published before, then the load's in order of `event_time` (and of `value` if that is
     equal), then those that follow. By default a segment is in this order over all its keys; with `by_time=False` the
     messages of each key are together instead, which compresses better. Each of the `segments` is written by one task.
+    If the same `load` runs again, it goes on where it stopped; once it is committed, it returns the same answer.
     `progress` is called with messages about the progress; `retry` says how long to wait for brokers that do not answer
-    (120 seconds). Raises `InvalidOption` for rows that cannot be messages, for (120 seconds). Raises `InvalidOption`
-    for rows that cannot be messages, `LoadRefused`, and `PySparkException` if a task fails. If an earlier run of that
-    name had other rows, that exception contains `FileTaken`. If the earlier run is committed and had more or fewer
-    rows, it raises `FileTaken`.
+    (120 seconds). Raises `InvalidOption` for rows that cannot be messages, `LoadRefused`, and `PySparkException` if a
+    task fails. If an earlier run of that name had other rows, that exception contains `FileTaken`. If the earlier run
+    is committed and had more or fewer rows, it raises `FileTaken`.
     """
     check_rows(frame.schema)
     source = Source(url or default_url(), topic, dict(headers or {}), checked_credentials(credentials or {}))
