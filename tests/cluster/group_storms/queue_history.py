@@ -62,3 +62,28 @@ class QueueHistory:
     wrong_answers: list[str] = field(default_factory=list)
     scattered: int = 0
     """How many claims had several ranges."""
+
+    def with_nobody(self, max_deliveries: int) -> list[Published]:
+        """The messages that no worker has, as far as workers know: never delivered, or given back since.
+
+        A claim whose answer was lost may have been given them. One that is given back for the last time is a dead
+        letter.
+        """
+        newest: dict[str, Delivered] = {}
+        for each in self.delivered:
+            before = newest.get(each.value)
+            if before is None or before.deliveries <= each.deliveries:
+                newest[each.value] = each
+        given_back = {
+            (each.message, each.deliveries)
+            for each in self.decided
+            if each.verb == "releases" and each.held is not False
+        }
+
+        def is_with_nobody(published: Published) -> bool:
+            last = newest.get(published.value)
+            if last is None:
+                return True
+            return last.deliveries < max_deliveries and (last.message, last.deliveries) in given_back
+
+        return [each for each in self.published if is_with_nobody(each)]

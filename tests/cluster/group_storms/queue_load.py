@@ -159,10 +159,7 @@ class QueueLoad:
         async with asyncio.timeout(END_SECONDS):
             while True:
                 told = (await self._asking.until_answered("GET", self._group)).json()
-                left = 0
-                if self._terms.outlasts:
-                    delivered = {each.value for each in self.history.delivered}
-                    left = sum(each.value not in delivered for each in self.history.published)
+                left = len(self.history.with_nobody(self._terms.max_deliveries)) if self._terms.outlasts else 0
                 if told["lag"]["messages"] + told.get("delayed", 0) <= left:
                     return
                 await asyncio.sleep(0.2)

@@ -22,7 +22,7 @@ def judge(history: QueueHistory, dead_values: Sequence[str], *, order: str, term
     complaints = [
         *history.wrong_answers,
         *_ends(history, dead_values, terms),
-        *(_withheld(history, dead_values, order=order) if terms.outlasts else ()),
+        *(_withheld(history, dead_values, order=order, terms=terms) if terms.outlasts else ()),
         *(_over_limit(history, terms) if _kills_all(history) else ()),
         *(_never_received(history, dead_values) if _kills_all(history) else ()),
         *_strangers(history),
@@ -41,13 +41,13 @@ def _kills_all(history: QueueHistory) -> bool:
     return {fault.name for fault in history.faults} <= {"kill-all"}
 
 
-def _withheld(history: QueueHistory, dead_values: Sequence[str], *, order: str) -> Iterator[str]:
-    """What was never handed out waits for no lease: only what a claim was to get as all brokers were killed.
+def _withheld(history: QueueHistory, dead_values: Sequence[str], *, order: str, terms: Terms) -> Iterator[str]:
+    """A message that no worker has waits for no lease, unless a claim was to get it as all brokers were killed.
 
-    In the order of keys, all that stands behind such a message waits with it.
+    In the order of keys, all messages behind such a one wait with it.
     """
-    seen = {each.value for each in history.delivered} | set(dead_values)
-    left = [each for each in history.published if each.value not in seen]
+    dead = set(dead_values)
+    left = [each for each in history.with_nobody(terms.max_deliveries) if each.value not in dead]
     count = len({each.key for each in left}) if order == "key" else len(left)
     under_way = sum(
         claim.most
@@ -95,13 +95,14 @@ def _ends(history: QueueHistory, dead_values: Sequence[str], terms: Terms) -> It
         ids[each.value].add(each.message)
     acked = {each.message for each in history.decided if each.verb == "acks" and each.held}
     letters = Counter(dead_values)
+    withheld = {each.value for each in history.with_nobody(terms.max_deliveries)} if terms.outlasts else set()
     for published in history.published:
         found = ids.get(published.value, set())
         if len(found) > 1:
             yield f"{published.value!r} is stored as {sorted(found)}"
         is_acked = bool(found & acked)
-        # What may be withheld, is judged by itself.
-        fewest = 0 if terms.outlasts and not found else 1
+        # `_withheld` judges those.
+        fewest = 0 if published.value in withheld else 1
         if not fewest <= letters[published.value] + is_acked <= 1:
             yield f"{published.value!r} was acked {is_acked:d} times and has {letters[published.value]} dead letters"
     for value in letters.keys() - {each.value for each in history.published}:

@@ -127,6 +127,22 @@ def test_what_was_never_handed_out_waits_only_where_it_was_being_claimed() -> No
     assert complaints(history, terms=long) == []
 
 
+def test_what_was_given_back_waits_only_where_it_was_being_claimed() -> None:
+    history = good()
+    history.published.append(Published("j", 0, 0.3))
+    history.delivered.append(delivered("1-0", "j 0", 5.0, answer=4))
+    long = Terms(lease_seconds=600.0)
+    assert complaints(history, terms=long) == ["'j 0' was acked 0 times and has 0 dead letters"], "a worker has it"
+    history.decided.append(Decided("1-0", 1, "releases", 5.1, 5.2, True))
+    assert complaints(history, terms=long) == ["1 are withheld, and 0 were being claimed: ['j 0']"]
+    history.faults.append(Fault("kill-all", 5.5, 6.0))
+    history.unanswered.append(Unanswered(1, 5.4, 5.9))
+    assert complaints(history, terms=long) == []
+    # Given back for the last time, it is a dead letter.
+    (complaint,) = complaints(history, terms=Terms(lease_seconds=600.0, max_deliveries=1))
+    assert complaint == "'j 0' was acked 0 times and has 0 dead letters"
+
+
 def test_two_consumers_during_a_fault_are_only_counted() -> None:
     history = good()
     history.delivered.append(delivered("0-2", "k 2", 6.2, deliveries=2, answer=9))
