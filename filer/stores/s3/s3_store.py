@@ -55,7 +55,8 @@ DATE_RESOLUTION_US = 1_000_000
 
 WRITER = "braidmq-writer"
 """The metadata that names a put and its writer. By it the writer recognises its own put."""
-REPLACE_SECONDS = 10.0
+ONCE_SECONDS = 10.0
+"""A write that is never sent again is given up after this time: its caller then reads what came of it."""
 SLOWEST_BYTES_PER_SECOND = 1024 * 1024
 """A body may come this slowly before its connection counts as silent."""
 R = TypeVar("R")
@@ -136,7 +137,9 @@ class S3Store:
                 if metadata and WRITER in metadata:
                     await self._answer_to(put, key, sent_bytes=len(contents))
                 else:
-                    await put(client)
+                    # Never sent again: the writer could not tell its own success from another's.
+                    async with self._time_for_one(len(contents)):
+                        await put(client)
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED:
                     raise ObjectExists(f"{key} exists already") from None
@@ -163,7 +166,7 @@ class S3Store:
         async with self._request(key) as client:
             try:
                 # Never sent again: the caller has to find out first whether it took effect. So the time-out is short.
-                async with asyncio.timeout(self._patience_seconds(len(data), REPLACE_SECONDS)):
+                async with self._time_for_one(len(data)):
                     answer = await self._put(client, _as_bytes(data), wanted)
             except ClientError as error:
                 if status_of(error) == PRECONDITION_FAILED or code_of(error) == "NoSuchKey":
@@ -353,6 +356,10 @@ class S3Store:
 
         after_seconds = self._patience_seconds(sent_bytes, self._settings.resend_seconds)
         return await first_answer(send, key, after_seconds=after_seconds, discard=discard)
+
+    def _time_for_one(self, sent_bytes: int) -> asyncio.Timeout:
+        """The time-out of a write that is sent only once."""
+        return asyncio.timeout(self._patience_seconds(sent_bytes, ONCE_SECONDS))
 
     def _patience_seconds(self, sent_bytes: int, least_seconds: float) -> float:
         """How long to wait for the answer to a request with that body, which has to arrive first."""

@@ -21,6 +21,7 @@ from filer.segment.next_file import NextFile
 from filer.segment.producer_windows import ProducerWindows
 from filer.segment.segment_log import SegmentRef, put_until_known
 from filer.stores.fence_check import check_fencing
+from filer.stores.s3 import s3_store
 from filer.stores.s3.s3_body import PIECE_BYTES
 from filer.stores.s3.s3_settings import S3Settings
 from filer.stores.s3.s3_store import LARGEST_PUT_BYTES, S3Store
@@ -474,6 +475,20 @@ async def test_a_write_that_its_writer_would_not_recognise_is_never_sent_twice(
         with pytest.raises(OutcomeUnknown):
             await (store.create("new", b"") if call == "create" else store.replace("known", b"", etag=etag))
         assert proxy.accepted == accepted
+
+
+@pytest.mark.parametrize("call", ["create", "replace"])
+async def test_a_write_that_goes_out_once_is_given_up_long_before_its_time_out(
+    proxy: TcpProxy, s3_bucket: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked finds out what came of it on another connection, while others still wait for the answer."""
+    monkeypatch.setattr(s3_store, "ONCE_SECONDS", 0.3)
+    async with through(proxy, s3_bucket, request_timeout_seconds=60) as store:
+        etag = (await store.head("known")).etag
+        proxy.hang()
+        async with asyncio.timeout(20):
+            with pytest.raises(OutcomeUnknown):
+                await (store.create("new", b"") if call == "create" else store.replace("known", b"", etag=etag))
 
 
 async def test_a_stream_that_gets_no_connection_has_certainly_stored_nothing(s3_endpoint: str, s3_bucket: str) -> None:
