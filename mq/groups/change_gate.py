@@ -1,4 +1,4 @@
-"""Who may change which groups there are: one at a time for each group, and nobody while a checkpoint is written."""
+"""The order of changes to groups: one at a time for each group, and none while a checkpoint is written."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,11 +7,11 @@ from weakref import WeakValueDictionary
 
 
 class ChangeGate:
-    """Groups come and begin anew side by side: each waits for a record to be stored, and records share files."""
+    """Groups are created and reset side by side: each waits for a record to be stored, and records share files."""
 
     def __init__(self) -> None:
         self._entry = asyncio.Lock()
-        # A lock is there as long as somebody holds it or waits for it.
+        # A lock exists as long as a change holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._inside = 0
         self._empty = asyncio.Event()
@@ -19,12 +19,12 @@ class ChangeGate:
 
     @property
     def inside(self) -> int:
-        """How many changes are under way, those included that wait for another one of the same group."""
+        """How many changes are under way, including those that wait for another one of the same group."""
         return self._inside
 
     @asynccontextmanager
     async def change(self, key: str) -> AsyncIterator[None]:
-        """Change one group: after all that came before for the same group, and after a checkpoint that is written."""
+        """Change one group: after all earlier changes of the same group, and after a checkpoint under way."""
         async with self._entry:
             self._inside += 1
             self._empty.clear()

@@ -11,11 +11,11 @@ from mq.topic.topic_view import TopicView
 
 PAGE_ROWS, PAGE_BYTES = 2_000, 4 * 1024 * 1024
 MOST_PAGES = 10
-"""So many pages are looked at in one go. Where there are more letters, whoever asks again goes on from there."""
+"""So many pages are read in one go. If there are more letters, the next call goes on from there."""
 
 
 class LettersSeen:
-    """Which letters of one group were found in its topic of dead letters, and how far that was looked through."""
+    """The letters of one group that were found in its topic of dead letters, and how far that was searched."""
 
     def __init__(self) -> None:
         self.topic = ""
@@ -30,22 +30,22 @@ class LettersSeen:
 
     @property
     def count(self) -> int:
-        """How many letters were found that are open."""
+        """How many open letters were found."""
         return sum(map(len, self.own.values()))
 
 
 async def open_letters(source: GroupSource, group: str, progress: QueueProgress, seen: LettersSeen) -> int:
-    """How many letters the group shows, by `seen` and by what came since.
+    """Return how many letters the group shows: those of `seen`, and those that came since.
 
-    The group's records tell which are redriven or discarded, whichever version wrote them. Which are the group's own,
-    only their headers tell. What is not looked through, or cannot be read, may be its own: no more of it counts than
-    messages were ever given up.
+    The group's records say which are redriven or discarded, whichever version wrote them. Only a letter's headers say
+    whether it is the group's own. Letters that were not searched, or cannot be read, may be its own: no more of them
+    count than messages were ever given up.
     """
     target = progress.settings.dead_letter
     if target is None:
         return 0
     if not progress.dead_count and target.topic not in source.topics:
-        return 0  # nobody has written one, and it is not worth a look at the store
+        return 0  # no letter was ever written, and a look at the store is not worth it
     try:
         owner = await owner_of(source, group, progress.redrives)
         seen.begin(target.topic, owner)
@@ -60,7 +60,7 @@ async def open_letters(source: GroupSource, group: str, progress: QueueProgress,
 async def _look(
     source: GroupSource, owner: LetterOwner, progress: QueueProgress, seen: LettersSeen, runtime: TopicRuntime
 ) -> int:
-    """Look at the letters that came since; how many are left."""
+    """Look at the letters that came since; returns how many are left."""
     redrives, topic = progress.redrives, runtime.topic
     reader, segments = source.make_reader(TopicView(runtime)), runtime.state.segments
     pages = unread = 0

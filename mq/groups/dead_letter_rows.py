@@ -1,4 +1,4 @@
-"""A dead letter as a row of its topic, and as it is published to the topic it came from again."""
+"""A dead letter as a row of its topic, and as the row that is published again to the topic it came from."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,14 +16,14 @@ REASON, TOPIC, MEMBER, GROUP, GROUP_ID, ORIGIN, DELIVERIES, PAYLOAD = (
     f"{PREFIX}{name}" for name in ("reason", "topic", "member", "group", "group-id", "origin", "deliveries", "payload")
 )
 REDRIVEN_GROUP = "braid-redriven-group"
-"""On a message that was redriven: other groups of the topic tell by it that they may have seen it before."""
+"""On a redriven message: it shows other groups of the topic that they may have seen the message before."""
 _Headers = list[tuple[str, bytes]]
 
 
 def dead_letter(row: pa.Table, schema: MessageSchema, about: Mapping[str, str]) -> pa.RecordBatch:
-    """The one message of `row` as a dead letter, with headers that tell why, and of which member if it was a member's.
+    """Return the one message of `row` as a dead letter, with headers for the reason, and for its member if it has one.
 
-    A payload by reference lies with the topic of the message. So its letter has no value, but tells the reference.
+    A payload by reference lies with the topic of the message. So its letter has no value, but names the reference.
     """
     headers = [pair for pair in _headers_of(row, 0) if not pair[0].startswith(PREFIX)]
     headers += [(name, text.encode()) for name, text in about.items()]
@@ -37,7 +37,7 @@ def dead_letter(row: pa.Table, schema: MessageSchema, about: Mapping[str, str]) 
 def redriven(
     rows: pa.Table, schema: MessageSchema, group: str, references: Sequence[Reference | None]
 ) -> pa.RecordBatch:
-    """Dead letters as they are published again: as they came, but without a delay or an expiry of their own."""
+    """Return dead letters as they are published again: unchanged, but without a delay or an expiry of their own."""
     headers = [
         [
             *(
@@ -53,7 +53,7 @@ def redriven(
 
 
 def payload_of(headers: Iterable[tuple[str, bytes]] | None) -> Reference | None:
-    """The payload of a dead letter's message, as its headers tell it. Whoever can publish may have lied.
+    """Return the payload of a dead letter's message, by its headers. Any publisher may have forged them.
 
     Raises `InvalidReference`.
     """
@@ -68,13 +68,13 @@ def payload_of(headers: Iterable[tuple[str, bytes]] | None) -> Reference | None:
 
 
 def member_of(headers: Iterable[tuple[str, bytes]] | None) -> str | None:
-    """The topic of a topic group whose message a dead letter was; None if it does not tell. It may have been forged."""
+    """Return the topic of the topic group that a dead letter names; None if it names none. It may have been forged."""
     told = dict(headers or ()).get(MEMBER)
     return None if told is None else told.decode(errors="replace")
 
 
 def deliveries_of(headers: Iterable[tuple[str, bytes]] | None) -> int:
-    """How often a dead letter's message was delivered; 0 if its headers tell no number."""
+    """Return how often a dead letter's message was delivered; 0 if its headers have no number."""
     told = dict(headers or ()).get(DELIVERIES, b"")
     return int(told) if told.isdigit() and len(told) < 10 else 0
 

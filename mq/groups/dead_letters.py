@@ -1,4 +1,4 @@
-"""Dead letters: messages that nobody could work on, in a topic of their own."""
+"""Dead letters: messages that no consumer could work on, in a topic of their own."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ _log = EventLog(__name__)
 
 
 def topic_group_refused(name: str) -> InvalidConfig:
-    """Why dead letters cannot go there."""
+    """Return the error for a topic that takes no dead letters, since it is a topic group."""
     return InvalidConfig(
         f"dead letters cannot go to {name!r}, which is a topic group or in one: name a topic with segments of its own "
         "in dead_letter"
@@ -35,7 +35,7 @@ def topic_group_refused(name: str) -> InvalidConfig:
 
 
 def own_topic_refused(topic: str) -> InvalidConfig:
-    """Why a group's dead letters cannot go to the topic of which it is."""
+    """Return the error for a group whose dead letters would go to its own topic."""
     return InvalidConfig(
         f"dead letters of a group of topic {topic!r} cannot go to {topic!r} itself: the group would get them again; "
         "name another topic in dead_letter"
@@ -43,7 +43,7 @@ def own_topic_refused(topic: str) -> InvalidConfig:
 
 
 def check_types(source: TopicState, letters: TopicState) -> None:
-    """Raise `InvalidConfig` unless a topic takes the messages of that one as they are, as its dead letters."""
+    """Raise `InvalidConfig` unless the topic `letters` takes the messages of `source` unchanged, as dead letters."""
     wanted, given = schema_of(letters), schema_of(source)
     if wanted.id != given.id:
         raise InvalidConfig(
@@ -54,7 +54,7 @@ def check_types(source: TopicState, letters: TopicState) -> None:
 
 
 class DeadLetters:
-    """Stores dead letters. Repeated, they are there once: each has a sequence of its group."""
+    """Stores dead letters. Storing them again adds none: each has a sequence of its group."""
 
     def __init__(self, topics: TopicRegistry, administration: TopicAdministration) -> None:
         self._topics, self._administration = topics, administration
@@ -62,8 +62,8 @@ class DeadLetters:
     async def store(self, source: GroupSource, group: str, progress: QueueProgress, dying: Dying) -> None:
         """Store the dead letters of messages that are given up.
 
-        What retention has removed meanwhile has none. Each message is a request of its own, so that a repeat finds
-        those that are stored, whatever has been split since. Raises `BraidError`; then some of them may be stored.
+        Messages that retention has removed meanwhile get none. Each message is a request of its own, so that a repeat
+        finds the stored ones, whatever has been split since. Raises `BraidError`; then some of them may be stored.
         """
         target, topic = progress.settings.dead_letter, source.topic
         if target is None:

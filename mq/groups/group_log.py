@@ -1,4 +1,4 @@
-"""The log of the groups of one segment of `__groups`: replaying it, and adding to it."""
+"""The log of the groups of one segment of `__groups`: replays it, and appends to it."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -14,15 +14,15 @@ from mq.topic.topic_runtime import TopicRuntime
 
 PAGE_ROWS, PAGE_BYTES = 4096, 8 * 1024 * 1024
 CHECKPOINT_RECORDS = 10_000
-"""After so many records, or twice as many as there are groups, everything is written down anew."""
+"""After so many records, or twice as many as there are groups, a new checkpoint is written."""
 CHECKPOINT_SEGMENTS = 8
-"""And at once by whoever has had to read more segments: each takes a look at its files, however few records it has."""
+"""And at once, if a replay has read more segments: each costs a look at its files, however few records it has."""
 
 
 class GroupLog:
     """The records of the groups whose keys lie in one segment that this broker owns, by its `writer`.
 
-    What is appended is in the log of this owner, or nowhere: once the segment is sealed, or lost, the writer refuses
+    An appended record is in the log of this owner, or nowhere: once the segment is sealed or lost, the writer refuses
     it, or never acknowledges it. So a coordinator that lives on as a zombie cannot make anything count.
     """
 
@@ -36,11 +36,11 @@ class GroupLog:
 
     @property
     def pending_bytes(self) -> int:
-        """The size of what is appended and not on the store."""
+        """The size of the records that are appended and not yet on the store."""
         return self._writer.pending_bytes
 
     async def append(self, key: str, record: Record, *, replicated: bool) -> int:
-        """Store a record; its offset, once it is on the store, or `replicated`, if there are brokers for that.
+        """Store a record; returns its offset once it is on the store, or, if `replicated`, with the brokers for that.
 
         Raises `SegmentSealed` and `SegmentMoved` if this broker does not own the segment any more: then the record does
         not count. Raises `OutcomeUnknown` if the broker ends meanwhile.
@@ -51,10 +51,11 @@ class GroupLog:
         return position.offset
 
     async def replay(self) -> GroupFold:
-        """What the records of all groups of the segment add up to, from the last checkpoint on.
+        """Return the result of the records of all groups of the segment, from the last checkpoint on.
 
-        Nobody else may write the segment by now, so its predecessors are sealed. What this broker has appended before
-        is stored first. Raises `CorruptFile` for a record that cannot be read, and as `TopicReader.read_segment`.
+        No other broker may write the segment by now, so its predecessors are sealed. Records that this broker has
+        appended before are stored first. Raises `CorruptFile` for a record that cannot be read, and as
+        `TopicReader.read_segment`.
         """
         state = self._runtime.state
         own = state.segment(self.segment)
@@ -78,9 +79,9 @@ class GroupLog:
         return 0 if segment is None or segment.end_offset is None else segment.end_offset
 
     async def _first_positions(self, state: TopicState, own: Segment) -> Mapping[int, int]:
-        """Where to begin in a segment, and in those before it, to find all there is of its groups.
+        """Return where to begin in a segment, and in those before it, to find all records of its groups.
 
-        Each is looked at once: through splits and merges, the ways back to the first ones are twice as many each time.
+        Each is looked at once: through splits and merges, the number of ways back doubles with each.
         """
         begin = dict[int, int]()
         waiting, seen = [own], {own.id}
@@ -94,11 +95,11 @@ class GroupLog:
         return begin
 
     async def _begin_in(self, state: TopicState, segment: Segment) -> tuple[dict[int, int], list[Segment]]:
-        """Where to begin by what the segment alone tells, and the segments before it that have to tell the rest."""
+        """Return where to begin by the segment alone, and the segments before it that are needed for the rest."""
         end, known = self._end_of(state, segment.id), [state.segment(each) for each in segment.predecessors]
         predecessors = [each for each in known if each is not None]
         if end - segment.start_offset < CHECKPOINT_RECORDS and not predecessors:
-            # To look for a checkpoint would be to read all of it twice.
+            # A search for a checkpoint would read all of it twice.
             return {segment.id: segment.start_offset}, []
         checkpoint = await self._last_checkpoint(segment, end)
         if checkpoint is not None:
@@ -106,7 +107,7 @@ class GroupLog:
         return {segment.id: segment.start_offset}, predecessors
 
     async def _last_checkpoint(self, segment: Segment, end: int) -> Checkpoint | None:
-        """The newest checkpoint in a segment. It is looked for from the end on: only so many records come after it."""
+        """Return the newest checkpoint in a segment. Searches from the end: only so many records come after it."""
         while end > segment.start_offset:
             begin = max(end - PAGE_ROWS, segment.start_offset)
             found: Checkpoint | None = None
@@ -119,7 +120,7 @@ class GroupLog:
         return None
 
     async def _records(self, segment: int, offset: int, end: int) -> AsyncIterator[tuple[int, str, bytes | str]]:
-        """The messages `[offset, end)` of a segment, as (offset, key, value)."""
+        """Yield the messages `[offset, end)` of a segment, as (offset, key, value)."""
         while offset < end:
             run = await self._reader.read_segment(
                 segment, offset, max_rows=min(end - offset, PAGE_ROWS), max_bytes=PAGE_BYTES

@@ -1,4 +1,4 @@
-"""The records of one group, as its coordinator stores them: one after the other, until they do not count any more."""
+"""The records of one group, as its coordinator stores them: one after the other, until they no longer count."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ class GroupRecords:
     """Stores records of a group by `append`. All methods belong to the event loop's thread.
 
     `on_lost` is called once, with the reason, if records do not count any more: then this broker is not the
-    coordinator, and what it knows is worth nothing. `on_end` is called before that, to tell those who wait.
+    coordinator, and its state is worth nothing. `on_end` is called before that, to fail waiting calls.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class GroupRecords:
     ) -> None:
         self._topic, self._name, self._append, self._on_lost, self._on_end = topic, name, append, on_lost, on_end
         self._lock = asyncio.Lock()
-        # What is decided now is part of the next record; before it, one may be on its way.
+        # Decisions made now are part of the next record; another one may be on its way before it.
         self._making: asyncio.Future[None] = _new_future()
         self._storing: asyncio.Future[None] | None = None
         self.lost: BaseException | None = None
@@ -46,14 +46,14 @@ class GroupRecords:
             raise self.moved()
 
     def moved(self) -> SegmentMoved:
-        """What whoever asks is told: to look for the coordinator again."""
+        """Return the error that sends a caller to look for the coordinator again."""
         return SegmentMoved(f"group {self._name!r} of topic {self._topic!r} has another coordinator")
 
     @property
     def told(self) -> BraidError:
-        """What those who wait are told when records do not count: what keeps the group from going on, or to ask again.
+        """The error for waiting calls when records do not count: what stopped the group, or the request to ask again.
 
-        Who asks again has the log read again.
+        A caller that asks again makes the log be read again.
         """
         if isinstance(self.lost, NotFound | UnreadableObject) and not self._ask_again:
             return self.lost
@@ -68,7 +68,7 @@ class GroupRecords:
             yield
 
     async def store(self, record: Record) -> int:
-        """Store a record; its offset. If that fails, records do not count any more."""
+        """Store a record; returns its offset. If that fails, records do not count any more."""
         try:
             return await self._append(record)
         except BaseException as error:
@@ -76,10 +76,10 @@ class GroupRecords:
             raise
 
     async def store_news(self, take: Callable[[], _News | None], stored: Callable[[_News], None]) -> None:
-        """Store what was decided, which `take` gives if there is any, and have it count by `stored`. Call it `at_rest`.
+        """Store the decisions that `take` returns, if any, and apply them with `stored`. Call it `at_rest`.
 
-        Stopped before it is acknowledged, nobody was answered. Stopped after it, the next coordinator knows it, and
-        answers whoever asks again as this one would have.
+        Stopped before it is acknowledged, no caller was answered. Stopped after it, the next coordinator knows it, and
+        gives a caller that asks again the same answer as this one would have.
         """
         made, self._making = self._making, _new_future()
         self._storing = made
@@ -92,18 +92,18 @@ class GroupRecords:
             made.set_result(None)
 
     def news_stored(self, *, has_news: bool) -> "asyncio.Future[None]":
-        """Done when everything decided so far is stored. `has_news`: some of it is not on its way yet."""
+        """Return a future that is done when all decisions so far are stored. `has_news`: some are not on their way."""
         return self._making if has_news or self._storing is None else self._storing
 
     async def delete(
         self, at_ms: int, *, only_if: Callable[[], Awaitable[bool]] | None = None, ask_again: bool = False
     ) -> bool:
-        """End the group for ever; with `only_if`, if that holds. Whether it is ended now.
+        """End the group for ever; with `only_if`, if that holds. Returns whether it is ended now.
 
-        Stopped before that is stored, it is there; stopped after it, nobody finds it. `only_if` is asked when no other
-        record is on its way: what those before it have told counts for it. From then on to the end nobody is answered
-        by a record, since there is none before this one. With `ask_again`, whoever comes meanwhile is told to ask
-        again, and makes another one.
+        Stopped before that is stored, it is there; stopped after it, no caller finds it. `only_if` is called when no
+        other record is on its way: it takes the records before it into account. From then on to the end no caller is
+        answered by a record, since there is none before this one. With `ask_again`, a caller that comes meanwhile is
+        asked to call again, and then creates another group.
         """
         async with self.at_rest():
             if only_if is not None and not await only_if():
@@ -114,13 +114,13 @@ class GroupRecords:
             return True
 
     def lose(self, error: BaseException) -> None:
-        """Records do not count any more."""
+        """Note that records do not count any more."""
         if self.lost is None:
             self.end(error)
             self._on_lost(error)
 
     def end(self, error: BaseException) -> None:
-        """As `lose`, where whoever made this knows of it."""
+        """As `lose`, for a caller that knows of it."""
         self.lost = error
         for future in (self._storing, self._making):
             if future is not None and not future.done():

@@ -1,4 +1,4 @@
-"""Which groups go when there are too many: those that claims have made, and that hold nothing."""
+"""Which groups go when there are too many: those that claims have created, and that hold nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,22 +10,22 @@ from groups.records import topic_and_group
 from groups.stream.progress import StreamProgress
 
 MOST_OF_MAKER = 2_000
-"""A principal may have made so many groups of one topic at a coordinator, unless the policy says otherwise."""
+"""A principal may have created so many groups of one topic at a coordinator, unless the policy says otherwise."""
 GO_AT_ONCE = 64
-"""So many go when room is made: looking for them takes longer than ending them."""
+"""So many go when room is made: finding them takes longer than ending them."""
 
 
 class Maker(NamedTuple):
-    """Who makes a group, and how many of a topic it may have. Without a name there is no such quota."""
+    """The creator of a group, and how many of a topic it may have. Without a name there is no such quota."""
 
     origin: Origin = Origin()
     most: int = MOST_OF_MAKER
 
 
 def holds_nothing(progress: GroupProgress) -> bool:
-    """Whether nobody would miss it: nothing was ever handed out, and nobody is a member.
+    """Whether the group can go without harm: no message was ever handed out, and it has no member.
 
-    Made anew by the next claim, it begins with the earliest message again, as it has.
+    Created again by the next claim, it begins with the earliest message, as it did before.
     """
     if isinstance(progress, StreamProgress):
         return not (progress.members or progress.left or any(each.epoch for each in progress.segments.values()))
@@ -34,13 +34,13 @@ def holds_nothing(progress: GroupProgress) -> bool:
 
 
 def count_of_makers(groups: Iterable[tuple[str, GroupProgress]]) -> "Counter[tuple[str, str]]":
-    """How many groups each has made of each topic, by topic and maker. Those of nobody in particular are left out."""
+    """Count the groups of each topic that each maker has created. Leaves out groups without a maker."""
     made = ((topic_and_group(key)[0], origin_of(progress.id).maker) for key, progress in groups)
     return Counter(each for each in made if each[1])
 
 
 def to_go(groups: Mapping[str, GroupProgress], *, of: tuple[str, str] | None = None) -> list[str]:
-    """The keys of groups that may go, those first whose makers have most of them, then the oldest.
+    """Return the keys of groups that may go: first those of the makers with most of them, then the oldest.
 
     `of`: only those of that topic and maker.
     """

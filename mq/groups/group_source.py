@@ -1,4 +1,4 @@
-"""Where the messages of a consumer group are: in its topic, or among those of a topic group."""
+"""The place of a consumer group's messages: in its topic, or among those of a topic group."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ from mq.topic.topic_view import TopicView
 
 
 class MakeReader(Protocol):
-    """Makes a reader of what a view shows."""
+    """Makes a reader of the messages of a view."""
 
     def __call__(self, view: TopicView, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
         """As `Broker.reader_of`."""
@@ -27,7 +27,7 @@ class MakeReader(Protocol):
 
 
 def source_of(view: TopicView) -> Source | None:
-    """What a group that begins now has to remember of where its messages are; None if that is the topic itself."""
+    """Return the source that a group which begins now has to remember; None if that is the topic itself."""
     grouping = view.state.group
     if view.member is None or grouping is None:
         return None
@@ -35,7 +35,7 @@ def source_of(view: TopicView) -> Source | None:
 
 
 def newest_segment(progress: GroupProgress) -> int | None:
-    """The newest segment that a group's records tell of; None if they tell of none."""
+    """Return the newest segment that a group's records name; None if they name none."""
     left = progress.left if isinstance(progress, StreamProgress) else {}
     return max((*progress.segments, *left), default=None)
 
@@ -46,14 +46,14 @@ def _unknown() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class GroupSource:
-    """Finds the messages of a group of that `topic`, and never those of something else that has its name by now.
+    """Finds the messages of a group of that `topic`, and never those of another owner of its name.
 
     A name may be that of a topic, then of a member of one topic group, then of another. Segments of all of these have
-    the same ids, so a position in one says nothing of another. Hence the group's records tell its `source`, and it is
-    over once its name means something else. `model/group_sources.py` explores this.
+    the same ids, so a position in one says nothing of another. Hence the group's records contain its `source`, and the
+    group is over once its name means something else. `model/group_sources.py` explores this.
 
-    A topic that is deleted and created again never uses the id of a segment again. So the group is over too if the
-    `newest` segment that its records tell of is of the topic before. That is true for ever, whoever learns of it.
+    A topic that is deleted and created again never uses the id of a segment again. So the group is also over if the
+    `newest` segment that its records name is of the topic before. That stays true for ever, wherever it is found out.
     """
 
     topic: str
@@ -63,9 +63,10 @@ class GroupSource:
     newest: Callable[[], int | None] = _unknown
 
     async def view(self) -> TopicView:
-        """The topic, or the member. Raises `NotFound`: of a group, if it is over; of a topic, if there is none.
+        """Return the topic, or the member. Raises `NotFound`: of a group, if it is over; of a topic, if there is none.
 
-        What another broker has made of the name may not be known here, so before it is over the records are read again.
+        This broker may not know yet what another broker has made of the name, so it reads the records again before the
+        group is over.
         """
         view = await self.topics.view(self.topic)
         if self._is_other(view):
@@ -75,14 +76,14 @@ class GroupSource:
         return view
 
     def _is_other(self, view: TopicView) -> bool:
-        """Whether the name means something else, as far as that is known."""
+        """Whether the name means something else, by what this broker knows."""
         if source_of(view) != self.source:
             return True
         newest = self.newest()
         return self.source is None and newest is not None and newest < view.state.begins_at
 
     async def runtime(self) -> TopicRuntime:
-        """The running topic that has the messages. Raises as `view`."""
+        """Return the running topic that has the messages. Raises as `view`."""
         return (await self.view()).runtime
 
     async def is_over(self) -> bool:
@@ -94,24 +95,24 @@ class GroupSource:
         return False
 
     def _is_deleted(self) -> bool:
-        """Whether the group's own topic is deleted. What is known may be older than the topic that the group is of."""
+        """Whether the group's own topic is deleted. This broker may know an older topic than the one of the group."""
         runtime, newest = self.topics.get(self.topic), self.newest()
         if runtime is None or newest is None or self.source is not None:
             return False
         return runtime.state.deleted and newest < runtime.state.next_segment
 
     async def reader(self, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
-        """A reader of the group's messages alone. Raises as `view`."""
+        """Return a reader of the group's messages alone. Raises as `view`."""
         return self.make_reader(await self.view(), streaming=streaming, room=room)
 
     async def whole_reader(self, *, room: ReadRoom | None = None) -> TopicReader:
-        """A reader of all that lies in the same segments, for whoever knows the offsets. Raises as `view`."""
+        """Return a reader of all messages in the same segments, for callers that know the offsets. Raises as `view`."""
         return self.make_reader(TopicView(await self.runtime()), room=room)
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a group that is made begins: in that source, at these positions."""
+    """Where a new group begins: in that source, at these positions."""
 
     source: Source | None
     positions: Positions
@@ -123,10 +124,10 @@ async def beginning(
     topic: str,
     positions: Callable[[TopicReader], Awaitable[Positions]],
 ) -> Beginning:
-    """Where a group of a topic begins that is made now. Raises `NotFound`, and as `positions`.
+    """Return where a new group of a topic begins. Raises `NotFound`, and as `positions`.
 
-    The records are read again: whoever asks may know of a topic that this broker has not heard of. If the store does
-    not answer, what is known has to do. A group that begins in what is gone is over as soon as that is known.
+    Reads the records again: the caller may know of a topic that this broker has not heard of. If the store does not
+    answer, what is known has to do. A group that begins in a deleted topic is over as soon as that is known.
     """
     with suppress(BraidError):
         await topics.newest_view(topic)

@@ -1,4 +1,4 @@
-"""The topic `__groups`, which holds what consumer groups must not forget. The broker that needs it first makes it."""
+"""The topic `__groups`, which holds what consumer groups must not forget. The first broker to need it creates it."""
 
 from filer.keys import GROUPS_TOPIC
 from filer.topic.topic_config import TopicConfig
@@ -8,11 +8,11 @@ from mq.topic.topic_registry import TopicRegistry
 from mq.topic.topic_runtime import TopicRuntime
 
 CONFIG = TopicConfig(key_type="string", value_type="json", replicas=2, acks="replicated", rollup_bytes=4 * 1024 * 1024)
-"""Keys are `<topic>/<group>`. Where there is one broker there is one replica, until others come. Roll-ups are small, as
+"""Keys are `<topic>/<group>`. A single broker keeps one replica, until others come. Roll-ups are small, since
 whole files go once they lie below a floor. The rest is as for any topic: nothing expires by time or size, and segments
 of busy groups split."""
 
 
 async def ensure(topics: TopicRegistry, administration: TopicAdministration) -> TopicRuntime:
-    """The running topic `__groups`, which is made if it is not there. Raises as `ensure_own`."""
+    """Return the running topic `__groups`; creates it if it is missing. Raises as `ensure_own`."""
     return await ensure_own(topics, administration, GROUPS_TOPIC, CONFIG, whose="groups")

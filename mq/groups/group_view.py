@@ -1,4 +1,4 @@
-"""A look at a group's messages without claiming any: the backlog, what is in flight, and dead letters."""
+"""A look at a group's messages without a claim: the backlog, messages in flight, and dead letters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Shown:
-    """Messages that are shown, each run with what is known of it, and whether there may be more behind `reached`."""
+    """Messages to show, each run with its state, and whether there may be more behind `reached`."""
 
     found: list[tuple[Seen, Run]] = field(default_factory=list)
     has_more: bool = False
@@ -41,7 +41,7 @@ class Shown:
     reached: Place | None = None
 
     def add(self, seen: Seen, run: Run) -> None:
-        """Show these too."""
+        """Add these to the messages to show."""
         self.reached = Place(run.segment, run.end - 1)
         if run.table.num_rows:
             self.found.append((seen, run))
@@ -52,7 +52,7 @@ class Shown:
 def places(
     seen: Sequence[Seen], progress: QueueProgress, positions: Mapping[int, int], state: TopicState, which: State
 ) -> list[Seen]:
-    """All ranges to show, in order. Those of the backlog that were not looked at are without an end."""
+    """Return all ranges to show, in order. Those of the backlog that were not looked at have no end."""
     if which == "in_flight":
         return list(seen)
     ahead = [Seen(segment, offset, -1, 0) for segment, offset in not_looked_at(progress, positions, state).items()]
@@ -69,11 +69,12 @@ async def read_places(
     max_bytes: int,
     now_ms: int,
 ) -> Shown:
-    """The messages of these ranges that come behind `after`.
+    """Return the messages of these ranges that come behind `after`.
 
-    Of what nobody has looked at, its own headers tell what is delayed; what has expired is left out: nobody gets it.
-    It goes on past that, and past messages of other members of a topic group, for `MOST_PASSED_PAGES` only; then the
-    next page may find more. Raises as `TopicReader.read_segment` and `GroupSource.view`.
+    Of messages that the group has not looked at, their own headers show which are delayed. Expired ones are left out,
+    since no consumer gets them. The search goes on past those, and past messages of other members of a topic group, for
+    `MOST_PASSED_PAGES` only; then the next page may find more. Raises as `TopicReader.read_segment` and
+    `GroupSource.view`.
     """
     view = await source.view()
     whole, own = source.make_reader(TopicView(view.runtime), room=room), source.make_reader(view, room=room)
@@ -85,7 +86,7 @@ async def read_places(
                 shown.has_more = True
                 return shown
             rows, free_bytes = int(min(stop - offset, most - shown.rows)), max_bytes - shown.size_bytes
-            # What was looked at is the member's own.
+            # Messages that the group has looked at are the member's own.
             reader = own if seen.stop < 0 else whole
             run = await reader.read_segment(seen.segment, offset, max_rows=rows, max_bytes=free_bytes)
             if run.end <= offset or run.end - run.table.num_rows >= stop:
@@ -100,7 +101,7 @@ async def read_places(
 
 
 def _show(shown: Shown, seen: Seen, run: Run, now_ms: int) -> None:
-    """Show a page of a range: of one that nobody has looked at, each message that is delayed by itself."""
+    """Show a page of a range. If the group has not looked at it, each delayed message is shown by itself."""
     if seen.stop >= 0:
         shown.add(seen, run)
         return
@@ -118,7 +119,7 @@ def _show(shown: Shown, seen: Seen, run: Run, now_ms: int) -> None:
 async def read_dead_letters(
     redriver: Redriver, group: QueueGroup, topic: str, *, after: Place | None, most: int, max_bytes: int
 ) -> Shown:
-    """The dead letters of a group that were neither redriven nor discarded."""
+    """Return the dead letters of a group that were neither redriven nor discarded."""
     shown = Shown()
     segment, offset = (0, 0) if after is None else (after.segment, after.offset + 1)
     redrives = group.progress.redrives

@@ -1,4 +1,4 @@
-"""The consumer groups of a broker: which of them it coordinates, and where the others are."""
+"""The consumer groups of a broker: which of them it coordinates, and which brokers coordinate the others."""
 
 import asyncio
 import contextlib
@@ -47,12 +47,12 @@ class Elsewhere:
 
 
 class Groups:
-    """All consumer groups, as far as this broker has to do with them. Of one event loop.
+    """The consumer groups of this broker. Of one event loop.
 
     It goes with the segments of `__groups` (a `SegmentObserver`): while this broker owns one, it coordinates the groups
     whose keys lie in it. `make_reader` makes readers of topics, and of members of topic groups. `redriver` publishes
-    dead letters again. `secret` gives what the cluster signs claims with, `rates` the traffic of a topic's segments in
-    bytes per second.
+    dead letters again. `secret` returns the key with which the cluster signs claims, `rates` the traffic of a topic's
+    segments in bytes per second.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class Groups:
         self._segments: dict[int, SegmentGroups] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        # Topics whose groups are looked through because of a newer state, and those that have another one since.
+        # Topics whose groups are searched because of a newer state, and those with another new state since then.
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._changed: set[str] = set()
 
     # -- where a group is ------------------------------------------------------------------------------------
 
     async def coordinator(self, topic: str, group: str, *, make: bool) -> SegmentGroups | Elsewhere:
-        """Who coordinates a group: the groups of a segment of this broker, ready to be asked, or another broker.
+        """Return the coordinator of a group: the groups of a segment of this broker, once ready, or another broker.
 
-        With `make`, the topic of all groups is made if there is none; else `NotFound` is raised, since there is no
-        group. Raises `SegmentMoved` while nobody coordinates it, and as `SegmentGroups.ready`.
+        With `make`, creates the topic of all groups if there is none; else raises `NotFound`, since there is no group.
+        Raises `SegmentMoved` while no broker coordinates it, and as `SegmentGroups.ready`.
         """
         key = key_of(check_name(topic), check_name(group, what="group"))
         if make:
@@ -97,12 +97,12 @@ class Groups:
         return await self._coordinator_of(runtime, await self._segment_of(runtime, slot_of(key.encode())))
 
     async def coordinators(self, topic: str) -> list[SegmentGroups | Elsewhere]:
-        """Who coordinates the groups of a topic, each with a part of them. Raises as `coordinator`."""
+        """Return the coordinators of the groups of a topic, each for a part of them. Raises as `coordinator`."""
         await self._topics.view(check_name(topic))
         try:
             runtime = await self._topics.topic(GROUPS_TOPIC)
         except NotFound:
-            return []  # nobody has ever made a group
+            return []  # no group was ever created
         segments = [await self._segment_of(runtime, each.start_slot) for each in runtime.state.open_segments]
         return [await self._coordinator_of(runtime, segment) for segment in segments]
 
@@ -112,14 +112,14 @@ class Groups:
         return await self._own(segment.id)
 
     async def own(self, segment: int, version: int) -> SegmentGroups:
-        """The groups of a segment that another broker takes for one of ours. Raises `SegmentMoved` if it is not."""
+        """Return the groups of a segment that another broker takes for ours. Raises `SegmentMoved` if it is not."""
         runtime = await self._topics.topic(GROUPS_TOPIC)
         if runtime.state.version < version:
             await runtime.refresh()
         return await self._own(segment)
 
     async def look_again(self) -> None:
-        """Read the record of the topic of all groups again: who was asked does not own the segment any more."""
+        """Read the record of the topic of all groups again: the broker asked last no longer owns the segment."""
         with contextlib.suppress(BraidError):
             await self._topics.refresh(GROUPS_TOPIC)
 
@@ -133,7 +133,7 @@ class Groups:
         return groups
 
     async def _segment_of(self, runtime: TopicRuntime, slot: int) -> Segment:
-        """The open segment for that slot. In a broker without a cluster it has a writer here."""
+        """Return the open segment for that slot. In a broker without a cluster it has a writer here."""
         for _ in range(TAKE_UP_TRIES):
             found = next((s for s in runtime.state.open_segments if s.start_slot <= slot < s.stop_slot), None)
             if found is None:
@@ -144,13 +144,13 @@ class Groups:
         raise SegmentMoved(f"a segment of {GROUPS_TOPIC} is being moved; try again")
 
     def source(self, topic: str, progress: GroupProgress) -> GroupSource:
-        """Where the messages of a group of that topic are."""
+        """Return where the messages of a group of that topic are."""
         return GroupSource(topic, progress.source, self._topics, self._make_reader, partial(newest_segment, progress))
 
     def topic_changed(self, state: TopicState) -> None:
-        """End the groups of a topic that is deleted, or has been: nothing that they know is of what may come.
+        """End the groups of a topic that is deleted, or was before: their records say nothing of a later topic.
 
-        Stopped before that is stored, they are over still: whoever asks for one of them next ends it.
+        Stopped before that is stored, they are over still: the next request for one of them ends it.
         """
         if not (state.deleted or state.begins_at):
             return
@@ -166,24 +166,24 @@ class Groups:
             self._changed.discard(topic)
             for groups in list(self._segments.values()):
                 for name, _ in groups.of_topic(topic):
-                    # Whoever asks for it next finds it to be over as well.
+                    # The next request for it finds it to be over as well.
                     with contextlib.suppress(BraidError):
                         group = groups.find(topic, name)
                         if group is not None and await group.source.is_over():
                             await groups.end(group)
 
     def floors(self) -> dict[int, int]:
-        """Below which offsets the records of this broker's segments are needed no more."""
+        """Return, for each of this broker's segments, the offset below which its records are not needed any more."""
         return {segment: floor for segment, groups in self._segments.items() if (floor := groups.floor) is not None}
 
     def known(self) -> list[Known]:
-        """All groups that this broker coordinates, as far as it knows them by now."""
+        """Return all groups that this broker coordinates, as far as it knows them by now."""
         return [each for segment in sorted(self._segments) for each in self._segments[segment].known()]
 
     # -- as the observer of its segments ---------------------------------------------------------------------
 
     def on_writer_opened(self, segment: int) -> None:
-        """This broker coordinates the groups of a segment from now on."""
+        """Begin to coordinate the groups of a segment."""
         task = asyncio.create_task(self._open(segment), name=f"coordinate the groups of segment {segment}")
         self._opening[segment] = task
 
@@ -195,7 +195,7 @@ class Groups:
         task.add_done_callback(opened)
 
     def on_writer_closed(self, segment: int) -> None:
-        """Another broker coordinates the groups of a segment from now on, or nobody."""
+        """Stop coordinating the groups of a segment: another broker does that from now on, or none."""
         if (opening := self._opening.pop(segment, None)) is not None:
             opening.cancel()
         if (groups := self._segments.pop(segment, None)) is not None:
@@ -204,7 +204,7 @@ class Groups:
             task.add_done_callback(self._closing.discard)
 
     async def before_seal(self, segment: int) -> None:
-        """Write down what the next coordinator has to know. If that fails, it finds out by waiting."""
+        """Write down what the next coordinator has to know. If that fails, the next one finds out by waiting."""
         if (groups := self._segments.get(segment)) is not None:
             await groups.hand_over()
 

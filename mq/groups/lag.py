@@ -24,20 +24,20 @@ from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_view import TopicView
 
 COUNTED_ROWS, COUNTED_BYTES = 10_000, 1024 * 1024
-"""Of what nobody has looked at for a group, so many messages of a segment are looked at, about so much at a time."""
+"""So many messages of a segment that the group has not looked at are read, about so much at a time."""
 COUNTED_PAGES = 16
-"""And so many pages at the most in one go. What was looked at is remembered."""
+"""And so many pages at the most in one go. Their result is remembered."""
 OLDEST_ROWS = 100
-"""The oldest message is looked for among so many, where the first ones had a delay."""
+"""The oldest message is searched among so many, if the first ones had a delay."""
 
 
 class Lag(NamedTuple):
-    """The messages that are not done and may be had, and for how many seconds the oldest of them has been due.
+    """The messages that are not done and can be delivered, and for how many seconds the oldest of them has been due.
 
-    0.0 if there are none, None if the oldest cannot be read. `unread`: how many of them nobody has looked at for the
-    group, by segment. Of a member of a topic group only so many are looked at as `COUNTED_ROWS` allow; where there are
-    more, all members' messages count, and it `is_exact` no more. `delayed` messages were never handed out and are not
-    due yet; they are no part of it. `removed` ones are gone, and no record of the group tells so yet.
+    0.0 if there are none, None if the oldest cannot be read. `unread`: how many of them the group has not looked at, by
+    segment. For a member of a topic group, only as many are read as `COUNTED_ROWS` allows. If there are more, all
+    members' messages count, and `is_exact` is false. `delayed` messages were never handed out and are not due yet; they
+    are no part of the lag. `removed` ones are gone, and no record of the group says so yet.
     """
 
     messages: int
@@ -49,7 +49,7 @@ class Lag(NamedTuple):
 
 
 class _Since(NamedTuple):
-    """From when on a message could be had, in microseconds since the epoch, and whether that is when it came."""
+    """From when on a message could be delivered, in microseconds since the epoch, and whether that is when it came."""
 
     us: int
     is_arrival: bool
@@ -57,9 +57,9 @@ class _Since(NamedTuple):
 
 @dataclass(slots=True)
 class _Ahead:
-    """What was looked at of a segment, from the group's position up to `reached`.
+    """What was read of a segment, from the group's position up to `reached`.
 
-    `own` are the group's messages among it, and `times` what those tell that have a delay or an expiry.
+    `own` are the group's messages among it, and `times` those of them with a delay or an expiry.
     """
 
     reached: int
@@ -74,7 +74,7 @@ class _Ahead:
             del self.times[each]
 
     def add(self, offsets: pa.ChunkedArray, headers: pa.ChunkedArray, end: int) -> None:
-        """These are the group's messages up to `end`."""
+        """Add the group's messages up to `end`."""
         numbers = offsets.to_pylist()
         self.own.add_all(ranges_of(numbers))
         self.times.update((numbers[row], times) for row, times in times_of(headers).items())
@@ -82,7 +82,7 @@ class _Ahead:
 
 
 class LagMemory:
-    """What was read of the messages of one group to tell its lag, so that it is read once. It is bounded."""
+    """What was read of one group's messages to compute its lag, so that it is read only once. It is bounded."""
 
     def __init__(self) -> None:
         self.since: dict[tuple[int, int], _Since] = {}
@@ -91,9 +91,9 @@ class LagMemory:
 
 
 class _Unread(NamedTuple):
-    """The messages of a segment that nobody has looked at: how many may be had, and how many are delayed.
+    """The messages of a segment that the group has not looked at: how many can be delivered, how many are delayed.
 
-    `candidates` are those among which the oldest is. `is_exact`: all are counted.
+    `candidates` contain the oldest one. `is_exact`: all are counted.
     """
 
     messages: int
@@ -111,11 +111,11 @@ async def lag_of(
     *,
     looks_ahead: bool = True,
 ) -> Lag:
-    """The lag of a group for which nothing was looked at from these positions on.
+    """Return the lag of a group that has looked at nothing from these positions on.
 
-    `memory` has what was read before. Without `looks_ahead` nothing more is read of what is ahead of a group that has a
-    topic of its own. What cannot be read now is told as far as it is known. Raises as `GroupSource.view`, and if
-    nobody says where a segment ends.
+    `memory` has what was read before. Without `looks_ahead`, nothing more is read ahead of a group that has a topic of
+    its own. If something cannot be read now, the result has what is known. Raises as `GroupSource.view`, and if the end
+    of a segment is not known.
     """
     memory, now_ms = LagMemory() if memory is None else memory, clock.now_us() // 1000
     view = await source.view()
@@ -131,7 +131,7 @@ async def lag_of(
     unfinished = dict[int, OffsetSet]()
     delayed = sum(each.delayed for each in found)
     for segment, each in () if isinstance(progress, StreamProgress) else progress.segments.items():
-        # Of a group that nobody asks for, no record tells yet that something is due.
+        # If no consumer asks for the group, no record says yet that something is due.
         resting = OffsetSet(
             part for due_ms, offsets in each.delayed.items() if due_ms > now_ms for part in offsets.ranges()
         )
@@ -165,7 +165,7 @@ def _count(ranges: Iterable[Done]) -> int:
 
 
 def _still_there(state: TopicState, segment_id: int, offsets: OffsetSet) -> tuple[OffsetSet, int]:
-    """Those of the offsets of a segment that can still be read, and how many cannot.
+    """Return the offsets of a segment that can still be read, and how many cannot.
 
     A state that does not have the segment yet says nothing of it.
     """
@@ -178,14 +178,14 @@ def _still_there(state: TopicState, segment_id: int, offsets: OffsetSet) -> tupl
 
 
 def _given_up(segment: Segment) -> list[tuple[int, int]]:
-    """What is given up of a segment, as far as it is known where that ends."""
+    """Return the given-up ranges of a segment, as far as their ends are known."""
     ranges = segment.given_up_ranges.ranges
     return [(each.start, each.end) for each in ranges if each.end is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """Counts what nobody has looked at for a group. `has_times`: it goes by delays and expiries."""
+    """Counts the messages that a group has not looked at. `has_times`: it goes by delays and expiries."""
 
     view: TopicView
     source: GroupSource
@@ -194,7 +194,7 @@ class _Counting:
     has_times: bool
 
     async def unread(self, segment: int, offset: int, *, looks: bool) -> _Unread:
-        """The messages of a segment from that offset on."""
+        """Return the messages of a segment from that offset on."""
         end = await self.view.reads.end_of(segment)
         if end <= offset:
             self.memory.ahead.pop(segment, None)
@@ -208,13 +208,13 @@ class _Counting:
         return self._counted(segment, ahead, offset, end)
 
     async def _look(self, segment: int, ahead: _Ahead, stop: int) -> None:
-        """Look on up to `stop`, as far as messages can be read, and they are not too large."""
+        """Read on up to `stop`, as far as messages can be read and are not too large."""
         reader, pages = self.source.make_reader(self.view), 0
         try:
             while ahead.reached < stop and pages < COUNTED_PAGES:
                 begin = ahead.reached
                 run = await reader.read_segment(segment, begin, max_rows=stop - begin, max_bytes=COUNTED_BYTES)
-                # Whoever measured meanwhile may have come as far.
+                # Another measurement may have come as far meanwhile.
                 if run.end <= ahead.reached:
                     break
                 ahead.add(run.table["_offset"], run.table["headers"], run.end)
@@ -223,7 +223,7 @@ class _Counting:
             return
 
     def _counted(self, segment: int, ahead: _Ahead, offset: int, end: int) -> _Unread:
-        """What was looked at is known one by one. Of the rest, all that was not given up counts."""
+        """Messages that were read are known one by one. Of the rest, all that were not given up count."""
         known_end = min(ahead.reached, offset + COUNTED_ROWS)
         rest = OffsetSet([(known_end, end)])
         if (known := self.view.state.segment(segment)) is not None:
@@ -240,7 +240,7 @@ class _Counting:
 
 
 def not_looked_at(progress: GroupProgress, positions: Mapping[int, int], state: TopicState) -> dict[int, int]:
-    """From which offsets on nothing was looked at for the group, by segment."""
+    """Return the offsets from which on the group has looked at nothing, by segment."""
     ahead = {segment.id for segment in state.segments} - passed_by(state, positions)
     return {
         segment.id: max(positions.get(segment.id, 0), segment.start_offset)
@@ -252,7 +252,7 @@ def not_looked_at(progress: GroupProgress, positions: Mapping[int, int], state: 
 async def _seconds(
     reader: TopicReader, candidates: Iterable[tuple[int, OffsetSet]], memory: LagMemory, clock: Clock
 ) -> float | None:
-    """For how long the oldest of these messages has been there to be had; 0.0 of none, None if it cannot be read."""
+    """For how long the oldest of these messages could be delivered; 0.0 for none, None if it cannot be read."""
     found = await asyncio.gather(
         *(_oldest(reader, segment, offsets, memory.since) for segment, offsets in candidates), return_exceptions=True
     )
@@ -273,9 +273,9 @@ async def _seconds(
 async def _oldest(
     reader: TopicReader, segment: int, offsets: OffsetSet, known: Mapping[tuple[int, int], _Since]
 ) -> dict[tuple[int, int], _Since]:
-    """From when on the first messages could be had, up to one that had no delay: none behind it came earlier.
+    """From when on the first messages could be delivered, up to one without a delay: none behind it came earlier.
 
-    So no more are looked at, and `OLDEST_ROWS` at the most.
+    So no more are read, and `OLDEST_ROWS` at the most.
     """
     found: dict[tuple[int, int], _Since] = {}
     for start, stop in offsets.ranges():

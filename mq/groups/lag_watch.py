@@ -1,4 +1,4 @@
-"""Measures the lag of groups for the metrics of their coordinator, while somebody asks for metrics."""
+"""Measures the lag of groups for the metrics of their coordinator, while metrics are asked for."""
 
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -19,7 +19,7 @@ ROUND_SECONDS = 10.0
 
 
 class _Memory:
-    """What was read for one group, and where it was when it was measured last."""
+    """What was read for one group, and its positions at the last measurement."""
 
     def __init__(self) -> None:
         self.lag, self.letters = LagMemory(), LettersSeen()
@@ -29,8 +29,8 @@ class _Memory:
 class LagWatch:
     """Looks at all groups of this broker every `ROUND_SECONDS`, if metrics were asked for meanwhile.
 
-    `known` gives the groups, `source` where their messages are. What is read for a group is read once, and what lies
-    ahead of it only while it stays where it is: one that moves on comes upon its delays by itself.
+    `known` returns the groups, `source` where their messages are. Each message of a group is read once. Messages ahead
+    of a group are read only while it stays where it is: one that moves on comes upon its delays by itself.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LagWatch:
         self._memories: dict[tuple[str, str], _Memory] = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until it is cancelled."""
         while True:
             if self._metrics.was_asked:
                 self._metrics.was_asked = False
@@ -52,7 +52,7 @@ class LagWatch:
             await self._clock.sleep(ROUND_SECONDS)
 
     async def look(self) -> None:
-        """Measure once. What cannot be measured now is left out."""
+        """Measure once. Leaves out what cannot be measured now."""
         groups = self._known()
         samples: dict[tuple[str, str], GroupSample] = {}
         before, self._memories = self._memories, {}
@@ -64,7 +64,7 @@ class LagWatch:
         self._metrics.show(samples, len(groups))
 
     async def _sample(self, known: Known, memory: _Memory) -> GroupSample | None:
-        """What can be told of a group; None if its topic is gone."""
+        """Return what is known of a group; None if its topic is gone."""
         (topic, name), progress = known.name, known.progress
         source, lag = self._source(topic, progress), None
         stays, memory.positions = memory.positions == known.positions, dict(known.positions)
@@ -73,7 +73,7 @@ class LagWatch:
         except NotFound:
             return None
         except BraidError:
-            pass  # the rest is told
+            pass  # the rest is reported
         return GroupSample(
             **_of_lag(progress, lag),
             **await _of_mode(source, name, progress, memory.letters),

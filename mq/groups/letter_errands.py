@@ -1,4 +1,4 @@
-"""What a queue group publishes though nobody waits for it: dead letters, and those that are redriven."""
+"""What a queue group publishes by itself, with no caller waiting: dead letters, and redriven ones."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ PublishAgain = Callable[[QueueProgress, Redriving], Awaitable[None]]
 
 
 class _Tries:
-    """The tries of one errand. What it fails by is logged when it changes, however often it is tried."""
+    """The tries of one errand. Its error is logged when it changes, however often it is tried."""
 
     def __init__(self, clock: Clock, log: Callable[[BraidError], None]) -> None:
         self._log = log
@@ -31,23 +31,23 @@ class _Tries:
         self.why: str | None = None
 
     def failed(self, error: BraidError) -> None:
-        """A try has failed: `pause` before the next one."""
+        """Note that a try has failed: call `pause` before the next one."""
         if self.why != (why := str(error)):
             self._log(error)
             self.why = why
 
     async def pause(self) -> None:
-        """Until the next try."""
+        """Wait until the next try."""
         await self._backoff.pause()
 
     def succeeded(self) -> None:
-        """The next one to fail begins anew."""
+        """Note a success: the next failure counts as the first."""
         self.why = None
         self._backoff.reset()
 
 
 class LetterErrands:
-    """Publishes by `bury` and `publish_again`, then has it noted. What fails is tried again for as long as it takes."""
+    """Publishes by `bury` and `publish_again`, then reports that it is done. Tries again for as long as it takes."""
 
     def __init__(
         self, topic: str, group: str, clock: Clock, records: GroupRecords, *, bury: Bury, publish_again: PublishAgain
@@ -66,13 +66,13 @@ class LetterErrands:
 
     @property
     def why_not_buried(self) -> str | None:
-        """By what the last try to store dead letters failed; None if it did not."""
+        """The error of the last try to store dead letters; None if it succeeded."""
         return self._burying.why
 
     async def bury_all(self, progress: QueueProgress, dying: Sequence[Dying], buried: Callable[[Dying], None]) -> None:
-        """Store dead letters, then have it noted that they are.
+        """Store dead letters, then report that they are stored.
 
-        Stopped in between, whoever comes next stores them again, under the same sequences: they are there once.
+        Stopped in between, the next coordinator stores them again, under the same sequences: they are there once.
         """
         for each in dying:
             try:
@@ -89,7 +89,7 @@ class LetterErrands:
     async def redrive(self, progress: QueueProgress, redriving: Redriving, may_store: Callable[[], bool]) -> None:
         """Publish dead letters again, then store that they are.
 
-        Stopped in between, whoever comes next publishes them again, under the same sequence: they are there once.
+        Stopped in between, the next coordinator publishes them again, under the same sequence: they are there once.
         """
         try:
             await self._publish_again(progress, redriving)
@@ -111,8 +111,8 @@ class LetterErrands:
     def _is_over(self, error: BraidError) -> bool:
         """Whether the topic's name means something else by now, so that the group is over.
 
-        It is forgotten then, and not tried for ever. That is safe wherever it stops: what its records tell is of a
-        topic that is gone, and who reads them again finds it to be over as well.
+        Then the errand is dropped, and not tried for ever. That is safe wherever it stops: the records are of a topic
+        that is gone, and whatever reads them again finds the group to be over as well.
         """
         is_over = isinstance(error, NotFound) and error.what == "group"
         if is_over:
@@ -120,13 +120,13 @@ class LetterErrands:
         return is_over
 
     def attempt(self) -> "asyncio.Future[None]":
-        """Done when the attempt to redrive that is being made, or the next one, is over. Raises what it failed by."""
+        """Return a future for the end of the present or the next attempt to redrive. Raises the attempt's error."""
         if self._attempt is None:
             self._attempt = asyncio.get_running_loop().create_future()
         return self._attempt
 
     def end(self, error: BraidError) -> None:
-        """Nothing is published any more."""
+        """Publish nothing any more."""
         self._end_attempt(error)
 
     def _end_attempt(self, error: BraidError | None) -> None:

@@ -1,4 +1,4 @@
-"""Which dead letters are of a group, and not of another one that had its name before. Pure but for `owner_of`."""
+"""Which dead letters are of a group, and not of an earlier one of the same name. Pure but for `owner_of`."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -15,10 +15,10 @@ from mq.groups.group_source import GroupSource
 class LetterOwner(NamedTuple):
     """A group as its dead letters name it.
 
-    A group that is deleted and made again has another `id`, and never gave up what the one before did. Letters that
-    earlier versions have stored name no id. Of those only the ones are known to be of another group whose messages lay
-    in segments below `begins_at`: they were of an earlier topic of that name. To hide one of the group's own would be
-    worse than to show one of the group before.
+    A group that is deleted and created again has another `id`, and did not give up the messages of the one before.
+    Letters that earlier versions have stored name no id. Of those, only letters of messages in segments below
+    `begins_at` are known to be of another group: they were of an earlier topic of that name. To hide one of the group's
+    own would be worse than to show one of the group before.
     """
 
     topic: str
@@ -32,12 +32,12 @@ class LetterOwner(NamedTuple):
         return self._names(told) and self._is_of_this_life(told)
 
     def owned_before(self, headers: Iterable[tuple[str, bytes]] | None) -> bool:
-        """Whether a letter is of a group that had this one's name before."""
+        """Whether a letter is of an earlier group of this name."""
         told = dict(headers or ())
         return self._names(told) and not self._is_of_this_life(told)
 
     def rows(self, headers: pa.ChunkedArray) -> list[int]:
-        """The rows of a page of letters that are the group's own, as `owns` tells of one."""
+        """Return the rows of a page of letters that are the group's own, as `owns` does for one."""
         if not len(headers):
             return []
         lookup = partial(pc.map_lookup, headers, occurrence="last")
@@ -61,8 +61,8 @@ class LetterOwner(NamedTuple):
 
 
 async def owner_of(source: GroupSource, group: str, redrives: Redrives) -> LetterOwner:
-    """The owner of a group's letters. Raises as `GroupSource.view`."""
+    """Return the owner of a group's letters. Raises as `GroupSource.view`."""
     view = await source.view()
-    # Segments of a topic group say nothing of which of its members was deleted and came again.
+    # Segments of a topic group do not show which of its members was deleted and created again.
     begins_at = view.state.begins_at if source.source is None else 0
     return LetterOwner(source.topic, group, redrives.group_id, begins_at)

@@ -1,4 +1,4 @@
-"""New messages for a queue group: found in its topic, and made ready to be handed out."""
+"""New messages for a queue group: reads them from its topic, and makes them ready to be handed out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ PAGE_BYTES = 8 * 1024 * 1024
 LEAST_PART, MOST_READ_ROWS = 1 / 16, 32_000
 """A look reads as if at least this part of a topic group were of its member, and so many rows at the most."""
 MOST_UNTOLD = 10_000
-"""When so many messages of other members are passed by, a record tells it."""
+"""When so many messages of other members are passed by, a record says so."""
 
 _log = EventLog(__name__)
 
@@ -41,7 +41,7 @@ class _Passed(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a look has found: the messages from `known` on, up to `reached`. Records tell of what lies below `told`.
+    """The result of a look: the messages from `known` on, up to `reached`. Records cover offsets below `told`.
 
     `others` are the messages of other members of the topic group, by segment.
     """
@@ -54,16 +54,16 @@ class Found(NamedTuple):
 
     @property
     def own_part(self) -> float:
-        """Which part of the messages is the group's own; 1.0 if there are none."""
+        """The part of the messages that is the group's own; 1.0 if there are none."""
         rows = sum(run.table.num_rows for run in self.runs)
         return 1.0 - sum(map(len, self.others.values())) / rows if rows else 1.0
 
     @property
     def must_be_told(self) -> bool:
-        """Whether a record has to tell of it now, and not just that others' messages were passed by.
+        """Whether a record has to be written now, and not just because others' messages were passed by.
 
-        That may wait, so that a group for which there is nothing stores nothing. But not for ever: whoever comes next
-        reads them again.
+        That may wait, so that a group without new messages stores nothing. But not for ever: the next coordinator reads
+        them again.
         """
         if self.told.keys() != self.reached.keys():
             return True
@@ -76,32 +76,32 @@ class Found(NamedTuple):
 class Feed:
     """Reads a topic ahead of what is handed out. All methods belong to the event loop's thread.
 
-    `view` gives the running topic, or the member of a topic group, `make_reader` readers of it. Nothing that it reads
-    is kept: what is handed out is read again, mostly from memory.
+    `view` returns the running topic, or the member of a topic group, `make_reader` readers of it. It keeps nothing that
+    it reads: messages that are handed out are read again, mostly from memory.
 
-    Looks are numbered from 1 on: `started` is the last that has begun, `finished` the last that is over. Whoever wants
-    to know what there is now calls `look_again`, and waits for the next one to finish.
+    Looks are numbered from 1 on: `started` is the last that has begun, `finished` the last that is over. A caller that
+    wants to know what there is now calls `look_again`, and waits for the next one to finish.
     """
 
     def __init__(self, group: str, view: Callable[[], Awaitable[TopicView]], make_reader: MakeReader) -> None:
         self._group, self._view, self._make_reader = group, view, make_reader
-        # Where to read on, and up to where records tell of it. Between the two there is nothing of the member.
+        # Where to read on, and up to where records go. Between the two there is nothing of the member.
         self._positions: Positions | None = None
         self._told: Positions | None = None
-        # Which part of what the last look has read is the member's.
+        # The part of the messages of the last look that is the member's.
         self._own_part = 1.0
         self._again = asyncio.Event()
         self.started = self.finished = 0
         self.is_waiting = False
         self._lives: dict[int, Segment | None] = {}
-        # The last wait has ended with news. So what is new is here, and nobody need be asked for it.
+        # The last wait has ended with news. So new messages are here, and no other broker need be asked for them.
         self._was_told = False
         self.over = Wakeup()
 
     def reached(self, progress: QueueProgress) -> Positions:
-        """From where on nothing was looked at, by what is stored, and behind others' messages of which no record tells.
+        """Return the first offsets not looked at: by what is stored, and behind others' messages that are in no record.
 
-        Where a record is on its way, that is not known to be looked at.
+        While a record is on its way, its part does not count as looked at.
         """
         told, positions = self._told or {}, self._positions or {}
         return {
@@ -110,15 +110,15 @@ class Feed:
         }
 
     def look_again(self) -> None:
-        """Have a look that finds everything that was acknowledged before."""
+        """Begin a look that finds everything that was acknowledged before."""
         self._again.set()
 
     async def learn(self, claims: QueueClaims) -> None:
         """Read the keys of all messages that are not done, for a group that keeps their order.
 
-        What is gone has none: it is found to be gone when it is handed out. Raises as `TopicReader.read_segment`.
+        Messages that are gone have none: that is found when they are handed out. Raises as `TopicReader.read_segment`.
         """
-        # What is not done is the member's own.
+        # Messages that are not done are the member's own.
         reader = self._make_reader(TopicView((await self._view()).runtime))
         for segment, start, stop in claims.unfinished():
             while start < stop:
@@ -130,9 +130,9 @@ class Feed:
         claims.learned()
 
     async def look(self, claims: QueueClaims, most: int, wall_ms: int) -> bool:
-        """Make about `most` messages at the most part of the next record; False if there are none.
+        """Make about `most` messages at the most part of the next record; returns False if there are none.
 
-        Raises `NotFound` for a topic that is not there, and as `TopicReader.read`.
+        Raises `NotFound` if there is no topic, and as `TopicReader.read`.
         """
         asked, self._was_told = not self._was_told or self._again.is_set(), False
         self._again.clear()
@@ -144,7 +144,7 @@ class Feed:
             self.over.wake()
 
     async def wait(self) -> None:
-        """Wait until there may be new messages, or somebody wants to know."""
+        """Wait until there may be new messages, or a caller wants to know."""
         runtime = (await self._view()).runtime
         news = runtime.reads.news()
         runtime.reads.follow(self._positions or {})
@@ -171,11 +171,11 @@ class Feed:
         if passed.removed or passed.skipped:
             lost = sum(each.stop - each.start for each in passed.skipped)
             _log.warning("group_skipped", topic=view.topic, group=self._group, messages=lost, segments=passed.removed)
-        # Of a topic group all is read, so that offsets are without gaps; what is of other members is left out here.
+        # Of a topic group all is read, so that offsets have no gaps; messages of other members are left out here.
         reader = self._make_reader(TopicView(view.runtime), streaming=streaming)
         rows = min(round(most / max(self._own_part, LEAST_PART)), MOST_READ_ROWS)
         runs, reached = await reader.read(passed.positions, max_rows=rows, max_bytes=PAGE_BYTES)
-        # Nothing is awaited from here on: what is read and where to go on change together.
+        # Nothing is awaited from here on: the result and the next position change together.
         self._positions = reached
         for segment in passed.removed:
             _skip_all(claims, segment, passed, told)
@@ -184,7 +184,7 @@ class Feed:
             return False
         found = Found(known, told, runs, reached, _others(runs, view.member))
         self._own_part = found.own_part
-        # Stopped before this is told, whoever comes next passes by it again: none of it is the member's.
+        # Stopped before this is stored, the next coordinator passes by it again: none of it is the member's.
         if passed.removed or found.must_be_told:
             self._told = reached
             _make_ready(claims, view.state, found, wall_ms)
@@ -192,11 +192,11 @@ class Feed:
 
 
 def _others(runs: Iterable[Run], member: str | None) -> dict[int, OffsetSet]:
-    """What among these messages of a topic group is of other members, by segment; nothing without a `member`."""
+    """Return the messages of other members among these of a topic group, by segment; none without a `member`."""
     found: dict[int, OffsetSet] = {}
     for run in runs if member is not None else ():
         is_own = pc.equal(run.table[TOPIC_FIELD.name], member).to_numpy()
-        # Where others' messages begin and where they end, by turns.
+        # The bounds are where others' messages begin and where they end, by turns.
         bounds = np.flatnonzero(np.diff(is_own, prepend=True, append=True)) + run.end - len(is_own)
         ranges = zip(bounds[::2].tolist(), bounds[1::2].tolist(), strict=True)
         found.setdefault(run.segment, OffsetSet()).add_all(ranges)
@@ -204,7 +204,7 @@ def _others(runs: Iterable[Run], member: str | None) -> dict[int, OffsetSet]:
 
 
 def _pass_by_what_is_gone(state: TopicState, positions: Positions, lives: Mapping[int, Segment]) -> _Passed:
-    """Go on behind what retention has removed. `lives` are segments that it has removed as a whole, as they were."""
+    """Go on behind what retention has removed. `lives` are the removed segments, as they were."""
     kept, removed = Positions(), set[int]()
     for segment_id, offset in positions.items():
         segment = state.segment(segment_id)
@@ -213,8 +213,8 @@ def _pass_by_what_is_gone(state: TopicState, positions: Positions, lives: Mappin
         elif segment_id < state.next_segment:
             removed.add(segment_id)
         else:
-            kept[segment_id] = offset  # this broker knows an older state, in which it is not yet there
-    # What is left of a successor tells by itself, once the group comes to it, where it begins.
+            kept[segment_id] = offset  # this broker knows an older state, which does not have it yet
+    # A successor of which a part is left shows by itself where it begins, once the group comes to it.
     skipped = [
         each
         for each in removed_from(state, positions, lives)
@@ -230,7 +230,7 @@ def _pass_by_what_is_gone(state: TopicState, positions: Positions, lives: Mappin
 
 
 def _skip_all(claims: QueueClaims, segment: int, passed: _Passed, told: Positions) -> None:
-    """Have the next record tell what was in a segment that is gone, as far as anybody knows where it ended."""
+    """Put what was in a segment that is gone into the next record, as far as its end is known."""
     for each in passed.skipped:
         if each.segment == segment:
             start = told.get(segment, each.start)
@@ -239,7 +239,7 @@ def _skip_all(claims: QueueClaims, segment: int, passed: _Passed, told: Position
 
 
 def _make_ready(claims: QueueClaims, state: TopicState, found: Found, wall_ms: int) -> None:
-    """Have the next record raise the horizons over what was read, and leave segments that are read to their end."""
+    """Raise the horizons over what was read in the next record, and leave segments that are read to their end."""
     by_segment: dict[int, list[Run]] = {segment: [] for segment in (*found.known, *found.reached)}
     for run in found.runs:
         by_segment.setdefault(run.segment, []).append(run)
@@ -248,7 +248,7 @@ def _make_ready(claims: QueueClaims, state: TopicState, found: Found, wall_ms: i
         segment = state.segment(segment_id)
         if segment is None:
             continue
-        # Of what the group comes to now, retention may have removed some before: that is skipped.
+        # In segments that the group comes to now, retention may have removed messages before: those are skipped.
         told, start = found.told.get(segment_id, 0), found.known.get(segment_id, 0)
         end = found.reached.get(segment_id, segment.end_offset or start)
         if segment_id in found.told and end == told and segment_id in found.reached:
@@ -256,7 +256,7 @@ def _make_ready(claims: QueueClaims, state: TopicState, found: Found, wall_ms: i
         others = found.others.get(segment_id, OffsetSet())
         rested, expired = _timed(segment_id, runs, others, wall_ms)
         skipped = _gaps(segment_id, start, end, runs)
-        # An own message is never in there: it would be given up. Each row of a topic group tells whose it is.
+        # A message of the member is never in there: it would be given up. Each row of a topic group names its member.
         passed = [Done(segment_id, *each) for each in OffsetSet([(told, start), *others.ranges()]).ranges()]
         claims.raise_horizon(segment_id, told, end, rested=rested, expired=expired, skipped=skipped, passed=passed)
         if claims.keeps_order:
@@ -290,7 +290,7 @@ def _timed(segment: int, runs: Iterable[Run], left_out: OffsetSet, wall_ms: int)
 
 
 def _gaps(segment: int, start: int, end: int, runs: Iterable[Run]) -> list[Done]:
-    """What lies between the messages that were read: it is given up, or expired while it was read."""
+    """Return the gaps between the messages that were read: they are given up, or expired during the read."""
     gaps: list[Done] = []
     for run in runs:
         first = run.end - run.table.num_rows

@@ -1,4 +1,4 @@
-"""A queue group as its coordinator runs it: it hands out, stores what was decided, and answers once that is stored."""
+"""A queue group at its coordinator: it hands out messages, stores decisions, and answers once they are stored."""
 
 import asyncio
 from collections import Counter, deque
@@ -35,11 +35,11 @@ from mq.groups.to_decide import Numbered, ToDecide, slices
 from mq.topic.wakeup import Wakeup
 
 IDLE_SECONDS = 5.0
-"""A group that nobody asks for so long, and for which nothing is due, costs no task."""
+"""A group that no caller has asked for this long, and for which nothing is due, costs no task."""
 AHEAD_ROWS = 2_000
 """While consumers come, so many messages are made ready ahead of them."""
 MOST_LOOKED_AT_ROWS = 32_000
-"""One look takes in so many at the most, where most of them wait for others of their keys."""
+"""One look reads so many at the most, if most of them wait for others of their keys."""
 MOST_RANGES = 100_000
 """A group remembers so many ranges of dead letters that were redriven."""
 
@@ -50,7 +50,7 @@ _Ranges = Sequence[tuple[int, int]]
 Decide = Callable[[Claim, _Ranges], list[Outcome]]
 """What becomes of these ranges of a claim."""
 Turn = Callable[[], Awaitable[None]]
-"""Waits until others were served."""
+"""Waits until other requests were served."""
 
 
 async def at_once() -> None:
@@ -58,7 +58,7 @@ async def at_once() -> None:
 
 
 class Consuming(NamedTuple):
-    """What a consumer does: how many messages it has, and how many of its claims wait for some."""
+    """What a consumer does: how many messages it has, and how many of its claims wait for messages."""
 
     in_flight: int
     waiting: int
@@ -79,8 +79,8 @@ class QueueGroup:
     """One queue group. All methods belong to the event loop's thread.
 
     `append` stores records. `source` finds the topic, `feed` its new messages. `bury` stores dead letters,
-    `publish_again` has them in the topic again. `on_lost` is called once, with the reason, if records do not count any
-    more: then this broker is not the coordinator, and what it knows is worth nothing.
+    `publish_again` publishes them to the topic again. `on_lost` is called once, with the reason, if records do not
+    count any more: then this broker is not the coordinator, and its state is worth nothing.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class QueueGroup:
         self._clock, self._feed = clock, feed
         self._claims = QueueClaims(progress, now_ms=self._now_ms())
         self.tokens = ClaimTokens(secret, key_of(topic, name), progress.id)
-        # Leases of a handover tell all there is only to the first who follows: so it says that it has begun.
+        # Leases of a handover are complete only for the next coordinator. So that one records that it has begun.
         self._must_begin = progress.leases is not None and bool(progress.leases or self._claims.reserve_count)
         self._has_begun = Wakeup()
         self._waiters: deque[_Waiter] = deque()
-        # What the record that is on its way exposes, and for whom; None: for whoever claims next.
+        # What the record that is on its way exposes, and for which waiter; None: for the next claim.
         self._set_aside: list[tuple[_Waiter | None, Aside]] = []
         self._pace = ClaimPace()
         self._wake = asyncio.Event()
@@ -124,20 +124,20 @@ class QueueGroup:
 
     @property
     def progress(self) -> QueueProgress:
-        """What the records add up to."""
+        """The result of the records."""
         return self._claims.progress
 
     def positions(self) -> Mapping[int, int]:
-        """From where on nothing was looked at for the group, by segment."""
+        """Return the first offsets that were not looked at for the group, by segment."""
         return self._feed.reached(self.progress)
 
     def seen(self, state: State) -> list[Seen]:
-        """The messages that consumers have, or that wait and were looked at, by segment and offset."""
+        """Return the messages that consumers have, or that wait and were looked at, by segment and offset."""
         return (in_flight if state == "in_flight" else backlog)(self._claims, self._now_ms())
 
     @property
     def in_flight(self) -> int:
-        """How many messages were handed out and are leased still, whoever has them: as many as `seen` shows."""
+        """How many messages were handed out and are leased still, to any consumer: as many as `seen` shows."""
         return sum(self._claims.running(self._now_ms()).values())
 
     @property
@@ -147,14 +147,14 @@ class QueueGroup:
 
     @property
     def letters_delayed(self) -> tuple[int, str] | None:
-        """How many messages are given up whose dead letters cannot be stored, and why; None if they can be."""
+        """How many given-up messages have dead letters that cannot be stored, and why; None if they can be stored."""
         why, dying = self._errands.why_not_buried, self.progress.dying
         return None if why is None or not dying else (sum(each.stop - each.start for each in dying), why)
 
     def consumers(self) -> dict[str, Consuming]:
-        """Who has messages now, or waits for some, by the name that it gives itself; "" for all that give none.
+        """Return the consumers that have messages now, or wait for some, by their names; "" for all without a name.
 
-        What is left of claims of the coordinator before has no name: leases are written down without one.
+        Claims left from the coordinator before have no name: leases are written down without one.
         """
         waiting = Counter(waiter.consumer for waiter in self._waiters)
         held = self._claims.running(self._now_ms())
@@ -163,11 +163,11 @@ class QueueGroup:
     async def claim(
         self, most: int, *, lease_ms: int, wait_seconds: float, scattered: bool = False, consumer: str = ""
     ) -> list[Grant]:
-        """Lease up to `most` messages to a consumer, as soon as there are any; none after `wait_seconds`.
+        """Lease up to `most` messages to a consumer, as soon as there are any; returns none after `wait_seconds`.
 
         If they may be `scattered`, a claim has many ranges.
 
-        Raises `SegmentMoved` if this broker does not coordinate the group any more. Whoever is cancelled gets nothing.
+        Raises `SegmentMoved` if this broker does not coordinate the group any more. A cancelled call gets nothing.
         """
         self._check()
         waiter = _Waiter(most, lease_ms, scattered, consumer, asyncio.get_running_loop().create_future())
@@ -180,7 +180,7 @@ class QueueGroup:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             self._distribute()
             if not waiter.granted.done():
-                await timer  # raises what kept it from looking
+                await timer  # raises the error that kept it from looking
             return waiter.granted.result() if waiter.granted.done() else []
         except asyncio.CancelledError:
             if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
@@ -190,51 +190,51 @@ class QueueGroup:
             timer.cancel()
             if not waiter.granted.done():
                 waiter.granted.cancel()
-                # What a record exposes for it is for whoever claims next.
+                # What a record exposes for it goes to the next claim.
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
 
     async def _wait(self, seconds: float, look: int) -> None:
-        """Until the time is up, that look is over, and what there is was given away, also for those who do not wait."""
+        """Wait until the time is up, that look is over, and all messages were given out, also if no call waits."""
         await self._clock.sleep(seconds)
         while not self._may_hand_out:
             await asyncio.shield(self._has_begun.next())
         while self._must_look() and self._feed.finished < look:
-            # Others wait for the same: whoever has got messages, and is cancelled here, must not cancel them.
+            # Others wait for the same: a call that has got messages, and is cancelled here, must not cancel them.
             await asyncio.shield(self._feed.over.next())
         while self._claims.has_news or self._claims.is_storing or self._claims.available_count:
             await asyncio.shield(self._records.news_stored(has_news=not self._claims.is_storing))
 
     def take_back(self, grants: Sequence[Grant]) -> None:
-        """Nobody has seen these messages: they were not handed out."""
+        """Take these messages back: no consumer has seen them, so they were not handed out."""
         for grant in grants:
             self.take_back_from(grant, grant.start)
 
     def take_back_from(self, grant: Grant, start: int) -> None:
-        """Nobody has seen the messages of a grant from `start` on."""
+        """Take back the messages of a grant from `start` on, which no consumer has seen."""
         self._claims.take_back(grant, start)
         self._wake.set()
 
     def lose(self, grant: Grant, start: int, stop: int) -> None:
-        """These messages of a grant are gone: retention or a repair has removed them."""
+        """Drop these messages of a grant, which are gone: retention or a repair has removed them."""
         self._claims.lose(grant, start, stop)
         self._wake.set()
 
     async def ack(self, parts: Sequence[ToDecide], turn: Turn = at_once) -> list[list[Outcome]]:
-        """Ack messages: an outcome for each range of each part, accepted or lost, once that is stored.
+        """Ack messages; returns an outcome for each range of each part, accepted or lost, once that is stored.
 
-        Where there are many, `turn` is awaited before some of them are decided, again and again.
+        If there are many, `turn` is awaited before each part of them is decided.
 
-        Raises `SegmentMoved` if this broker does not coordinate the group any more; what became of them is not known.
-        Cut off between two turns, some are decided and others are not, as after an answer that was lost: asked again,
-        those that were decided are answered as the first time.
+        Raises `SegmentMoved` if this broker does not coordinate the group any more; then the outcomes are not known.
+        Stopped between two turns, some are decided and others are not, as after an answer that was lost. A repeat
+        answers those that were decided as the first time.
         """
         return await self._decide(parts, self._claims.ack_all, turn)
 
     async def release(
         self, parts: Sequence[ToDecide], turn: Turn = at_once, *, giving_back: GivingBack, delay_ms: int | None
     ) -> list[list[Outcome]]:
-        """Give messages back. They rest for `delay_ms`, or as long as the group's back-off says. As `ack` otherwise."""
+        """Give messages back. They rest for `delay_ms`, or for the group's back-off. As `ack` otherwise."""
 
         def release(claim: Claim, ranges: _Ranges) -> list[Outcome]:
             wait_ms = self.progress.settings.backoff_ms(claim.delivery) if delay_ms is None else delay_ms
@@ -245,7 +245,7 @@ class QueueGroup:
         return await self._decide(parts, release, turn)
 
     async def extend(self, parts: Sequence[ToDecide], turn: Turn = at_once, *, lease_ms: int) -> list[list[Outcome]]:
-        """Have leases run for `lease_ms` from now on. As `ack` otherwise, but nothing is stored."""
+        """Make leases run for `lease_ms` from now on. As `ack` otherwise, but nothing is stored."""
         until_ms = self._now_ms() + lease_ms
 
         def extend(claim: Claim, ranges: _Ranges) -> list[Outcome]:
@@ -264,13 +264,13 @@ class QueueGroup:
     async def _decide_in_turns(
         self, parts: Sequence[Numbered], decide: Decide, turn: Turn, outcomes: list[list[Outcome]]
     ) -> list[Numbered]:
-        """Decide, and wait until that is stored. Returns what had to wait for a record, and is to be decided again.
+        """Decide, and wait until that is stored. Returns the parts that had to wait for a record, to be decided again.
 
-        The record is asked for once all is decided: each turn would have one of its own otherwise.
+        Asks for the record once all is decided: otherwise each turn would have a record of its own.
         """
         again: list[Numbered] = []
         in_turn = list(slices(parts))
-        # Somebody else's record may take what the first turns have decided.
+        # Another caller's record may contain the decisions of the first turns.
         stored: dict[asyncio.Future[None], None] = {}
         try:
             for each in in_turn:
@@ -308,13 +308,13 @@ class QueueGroup:
         return must_store
 
     def _news_stored(self) -> "asyncio.Future[None]":
-        """Done when everything decided so far is stored."""
+        """Return a future that is done when all decisions so far are stored."""
         return self._records.news_stored(has_news=self._claims.has_news)
 
     # -- what coordinators do with groups --------------------------------------------------------------------
 
     async def configure(self, settings: GroupSettings) -> None:
-        """Have other settings from now on, once they are stored."""
+        """Apply other settings from now on, once they are stored."""
         self._check()
         async with self._records.at_rest():
             await self._records.store(Configured(at=self._wall_ms(), settings=settings.in_force()))
@@ -322,7 +322,7 @@ class QueueGroup:
         self._wake.set()
 
     async def write_snapshot(self) -> int:
-        """Store everything that the records add up to; the offset of that record."""
+        """Store a snapshot of everything in the records; returns the offset of that record."""
         async with self._records.at_rest():
             return await self._records.store(Snapshot(at=self._wall_ms(), state=self.progress.to_plain()))
 
@@ -331,23 +331,25 @@ class QueueGroup:
         await self._records.delete(self._wall_ms())
 
     async def end(self) -> bool:
-        """End the group for ever if it is over, once that is stored; whether it was.
+        """End the group for ever if it is over, once that is stored; returns whether it was.
 
-        Its topic's name may have come back to what it was while a record of the group was on its way. What was answered
-        by that, was answered under a name that this broker knows: so it looks again once the group is at rest.
+        Its topic's name may have come back to its former meaning while a record of the group was on its way. The
+        answers by that record were given under a name that this broker knows, so it looks again once the group is at
+        rest.
         """
         return await self._records.delete(self._wall_ms(), only_if=self.source.is_over)
 
     @property
     def is_unasked(self) -> bool:
-        """Whether nobody has asked for it lately."""
+        """Whether no caller has asked for it lately."""
         asked_before_seconds = self._clock.monotonic_seconds() - self._asked_seconds
         return not self._waiters and asked_before_seconds >= IDLE_SECONDS
 
     async def make_room(self) -> bool:
-        """End the group for ever if it holds nothing, once that is stored; whether it did.
+        """End the group for ever if it holds nothing, once that is stored; returns whether it did.
 
-        Whoever asks for it meanwhile makes another one. It begins where this one has: nothing is passed by.
+        A caller that asks for it meanwhile creates another one. That begins where this one did: no message is passed
+        by.
         """
 
         async def holds_nothing_still() -> bool:
@@ -356,11 +358,11 @@ class QueueGroup:
         return await self._records.delete(self._wall_ms(), only_if=holds_nothing_still, ask_again=True)
 
     async def redrive(self, choose: Callable[[Redrives], Awaitable[Chosen]], *, discard: bool = False) -> Chosen:
-        """Publish dead letters to the topic again, or with `discard` look at them no more; those that were chosen.
+        """Publish dead letters to the topic again, or drop them with `discard`; returns the chosen ones.
 
-        First it is stored which they are. Stopped before that, nothing has changed. Stopped after it, the next
-        coordinator publishes them, under the same sequence. Raises `BraidError` if an attempt to publish them has
-        failed; they are tried again. Raises `Conflict` if there are too many to remember.
+        First stores which they are. Stopped before that, nothing has changed. Stopped after it, the next coordinator
+        publishes them, under the same sequence. Raises `BraidError` if an attempt to publish them has failed; they are
+        tried again. Raises `Conflict` if there are too many to remember.
         """
         self._check()
         async with self._redrive_lock:
@@ -395,18 +397,18 @@ class QueueGroup:
             await asyncio.shield(attempt)
 
     async def reset(self, positions: Positions, *, force: bool) -> QueueProgress:
-        """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
+        """End this incarnation of the group, once that is stored; returns the beginning of the next, at `positions`.
 
-        Without `force`, `Conflict` is raised while consumers have messages or wait for some. It is raised anyhow while
-        dead letters are on their way: nobody would store them any more. Stopped before the record is stored, nothing
-        has changed. Stopped after it, every claim from before is over: to the next incarnation, no message was handed
-        out by it.
+        Without `force`, raises `Conflict` while consumers have messages or wait for some. Always raises it while dead
+        letters are on their way: nothing would store them any more. Stopped before the record is stored, nothing has
+        changed. Stopped after it, every claim from before is over: in the next incarnation, no message was handed out
+        by it.
         """
         self._check()
         async with self._records.at_rest():
             await self._store_decided()
             self._check_may_reset(force=force)
-            # Whoever asks while the record is on its way would be told by an incarnation that may be over.
+            # A call while the record is on its way would be answered by an incarnation that may be over.
             self._hands_over = True
             group_id = next_id(self.progress.id, self._clock.ulid())
             record = Reset(at=self._wall_ms(), id=group_id, positions=list(positions.items()))
@@ -426,11 +428,10 @@ class QueueGroup:
             )
 
     async def hand_over(self) -> None:
-        """Hand out nothing more, and write down what is handed out, for the next coordinator.
+        """Hand out nothing more, and write down the leases for the next coordinator.
 
-        What was decided is stored before that: to the next one, a message that is neither leased nor done is ready.
-        Stopped before the leases are stored, the next one waits for as long as a lease may run; stopped after it, it
-        knows.
+        Decisions are stored before that: to the next one, a message that is neither leased nor done is ready. Stopped
+        before the leases are stored, the next one waits for as long as a lease may run; stopped after it, it knows.
         """
         self._hands_over = True
         for waiter in list(self._waiters):
@@ -443,7 +444,7 @@ class QueueGroup:
             await self._records.store(Leases(at=self._wall_ms(), leases=self._claims.written_down(self._now_ms())))
 
     async def close(self) -> None:
-        """End; whoever waits is told that the coordinator has moved."""
+        """End; waiting calls get the error that the coordinator has moved."""
         self._records.lose(self._records.moved())
         running = [task for task in (self._running, *self._tasks.values()) if task is not None]
         for task in running:
@@ -451,7 +452,7 @@ class QueueGroup:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _tell_those_who_wait(self) -> None:
-        """Records do not count any more."""
+        """Fail waiting calls: records do not count any more."""
         told = self._records.told
         self._errands.end(told)
         for waiter in (*self._waiters, *(each for each, _ in self._set_aside if each is not None)):
@@ -468,13 +469,13 @@ class QueueGroup:
             raise self._records.moved()
 
     def _ask(self) -> None:
-        """Somebody is interested in the group: run."""
+        """Run, since a caller is interested in the group."""
         self._asked_seconds = self._clock.monotonic_seconds()
         self._wake.set()
         self.run()
 
     def run(self) -> None:
-        """Do what is due, until nothing is."""
+        """Do what is due, until nothing is due."""
         if self._running is None and self._records.lost is None:
             self._running = asyncio.create_task(self._run(), name=f"group {self.topic}/{self.name}")
 
@@ -519,7 +520,7 @@ class QueueGroup:
         return not (self._must_begin or self._claims.must_learn or self._hands_over)
 
     def _next_event_ms(self) -> int | None:
-        """The ms from now until there may be something to do; None if time alone changes nothing."""
+        """Return the ms from now until there may be something to do; None if time alone changes nothing."""
         now_ms = self._now_ms()
         times = [self._claims.next_event(now_ms, self._wall_ms())]
         if self._waiters and self._claims.available_count and "store" not in self._tasks:
@@ -533,7 +534,7 @@ class QueueGroup:
         return not self._waiters and not self._tasks and asked_before_seconds >= IDLE_SECONDS
 
     async def _sleep(self, seconds: float) -> None:
-        """Until there is something to do, or that long."""
+        """Wait until there is something to do, or that long."""
         woken = asyncio.create_task(self._wake.wait())
         timer = asyncio.create_task(self._clock.sleep(seconds))
         try:
@@ -543,11 +544,11 @@ class QueueGroup:
             timer.cancel()
 
     def _share(self) -> int:
-        """How many messages the next one who waits gets: there may be several, and none should have all of a batch."""
+        """How many messages the next waiter gets: there may be several, and none should get all of a batch."""
         return min(self._waiters[0].most, -(-self._claims.available_count // len(self._waiters)))
 
     def _distribute(self) -> None:
-        """Give away what is exposed on record, as far as that is enough for whoever waits."""
+        """Give away what is exposed on record, as far as that is enough for the waiters."""
         while self._waiters and self._may_hand_out and 0 < self._share() <= self._claims.reserve_count:
             waiter, until_ms = self._waiters[0], self._now_ms() + self._waiters[0].lease_ms
             grants = self._claims.hand_out(
@@ -563,7 +564,7 @@ class QueueGroup:
         waiter.granted.set_result(grants)
 
     def _expose(self) -> None:
-        """Have the next record expose messages for all who wait, and ahead of others if claims come fast."""
+        """Expose messages in the next record for all waiters, and ahead of other claims if claims come fast."""
         while self._waiters and self._may_hand_out:
             aside = self._claims.set_aside(self._share())
             if not aside.ranges:
@@ -576,7 +577,7 @@ class QueueGroup:
                 self._set_aside.append((None, aside))
 
     def _withdraw(self) -> None:
-        """Have nothing exposed that is with nobody, once claims pause."""
+        """Expose nothing that no consumer has, once claims pause."""
         if self._may_hand_out and self._claims.reserve_count and self._pace.is_paused(self._now_ms()):
             self._claims.withdraw()
 
@@ -589,13 +590,13 @@ class QueueGroup:
         self._begin_task("store", self._store_news())
 
     async def _store_news(self) -> None:
-        """Store what was decided, unless the leases that tell of it are written down already."""
+        """Store decisions, unless the leases for the next coordinator are written down already."""
         async with self._records.at_rest():
             if not self._hands_over:
                 await self._store_decided()
 
     async def _store_decided(self) -> None:
-        """Store what was decided, and have it count."""
+        """Store decisions, and then apply them."""
         await self._records.store_news(self._take_news, self._stored)
 
     def _take_news(self) -> Progress | None:
@@ -609,10 +610,10 @@ class QueueGroup:
         return self._claims.take_news(self._wall_ms())
 
     def _stored(self, news: Progress) -> None:
-        """The record is stored: whoever has waited for it gets what it exposes.
+        """Give the waiters what the stored record exposes.
 
-        Stopped before it is stored, nobody has got anything. Stopped after it, the next coordinator takes what it
-        exposes for handed out.
+        Stopped before it is stored, no consumer has got anything. Stopped after it, the next coordinator counts what it
+        exposes as handed out.
         """
         self._pace.recorded(self._now_ms())
         self._claims.stored(news)
@@ -645,7 +646,7 @@ class QueueGroup:
         return ahead < AHEAD_ROWS // 2 and self._claims.has_room and not self._hands_over
 
     def _rows_to_look_at(self) -> int:
-        """As many as it takes for `AHEAD_ROWS` that can be handed out, if things are as they were at the last look."""
+        """Return as many as it takes for `AHEAD_ROWS` that can be handed out, if the last look was typical."""
         return min(
             round(AHEAD_ROWS / max(self._claims.fresh_part, AHEAD_ROWS / MOST_LOOKED_AT_ROWS)), MOST_LOOKED_AT_ROWS
         )

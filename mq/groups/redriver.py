@@ -31,7 +31,7 @@ _log = EventLog(__name__)
 
 @dataclass(slots=True)
 class Chosen:
-    """The dead letters of a redrive: of that `topic`; those to look at no more; whether there are more."""
+    """The dead letters of a redrive: of that `topic`; the settled ones to pass by; whether there are more."""
 
     topic: str
     letters: list[Done] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Chosen:
 
 
 class Redriver:
-    """Reads topics of dead letters, and publishes what is chosen from them. `uploads` checks their references."""
+    """Reads topics of dead letters, and publishes the chosen ones. `uploads` checks their references."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Redriver:
         self._topics, self._make_reader, self._store, self._uploads = topics, make_reader, store, uploads
 
     async def choose(self, source: GroupSource, group: str, topic: str, redrives: Redrives, most: int) -> Chosen:
-        """The oldest letters of a group that were not redriven: `most`, and about `PAGE_BYTES`, at the most.
+        """Return the oldest letters of a group that were not redriven: `most`, and about `PAGE_BYTES`, at the most.
 
-        Raises `InvalidReference` for one whose payload is gone, `Conflict` for one that does not say to which member of
-        the topic group it belongs, and as `TopicReader.read_segment`.
+        Raises `InvalidReference` for one whose payload is gone, `Conflict` for one that does not name its member of the
+        topic group, and as `TopicReader.read_segment`.
         """
         view, owner = await source.view(), await owner_of(source, group, redrives)
         chosen = Chosen(topic)
@@ -93,9 +93,9 @@ class Redriver:
         *,
         discard: bool,
     ) -> Chosen:
-        """The letters of these ids, without those that were redriven.
+        """Return the letters of these ids, without those that were redriven.
 
-        Raises `NotFound` for what is no such letter, and unless they are discarded as `choose`.
+        Raises `NotFound` for an id of no such letter, and, unless they are discarded, as `choose`.
         """
         view, owner = None if discard else await source.view(), await owner_of(source, group, redrives)
         chosen = Chosen(topic)
@@ -115,7 +115,7 @@ class Redriver:
     async def _check_letter(
         self, view: TopicView, headers: Sequence[tuple[str, bytes]] | None, segment: int, offset: int
     ) -> None:
-        """Raise `InvalidReference` for a letter whose payload is gone, `Conflict` for one that has nowhere to go."""
+        """Raise `InvalidReference` for a letter whose payload is gone, `Conflict` for one without a topic to go to."""
         letter = f"{segment}-{offset}"
         try:
             await self._payload(view, headers)
@@ -131,7 +131,7 @@ class Redriver:
             )
 
     async def _has_member(self, view: TopicView, name: str | None) -> bool:
-        """Whether that is a topic of the topic group. A letter may say anything, and a name may have another owner."""
+        """Whether that is a topic of the topic group. A letter may name any, and a name may have another owner."""
         grouping = view.state.group
         if name is None or grouping is None or name not in grouping.topics:
             return False
@@ -143,7 +143,7 @@ class Redriver:
     async def unsettled(
         self, topic: str, redrives: Redrives, *, segment: int = 0, offset: int = 0
     ) -> AsyncIterator[Run]:
-        """Pages of a topic of dead letters, from a segment and an offset on, without pages that are all settled.
+        """Yield pages of a topic of dead letters, from a segment and an offset on, without pages that are all settled.
 
         A successor has a higher id than its predecessors, so letters of a key come in their order.
         """
@@ -166,7 +166,7 @@ class Redriver:
     async def publish(self, source: GroupSource, group: str, redrives: Redrives, redriving: Redriving) -> None:
         """Publish dead letters to the group's topic again, as one request: repeated, they are there once.
 
-        What retention has removed meanwhile is left out. Raises `BraidError`; then some of them may be stored.
+        Leaves out letters that retention has removed meanwhile. Raises `BraidError`; then some of them may be stored.
         """
         view = await source.view()
         reader = self._make_reader(TopicView(await self._topics.topic(redriving.topic)))
@@ -181,7 +181,7 @@ class Redriver:
     async def _with_payloads(
         self, view: TopicView, group: str, pages: Sequence[pa.Table]
     ) -> tuple[pa.Table | None, list[Reference | None]]:
-        """The letters whose payloads are there, and these. One may have gone since it was chosen, with its message."""
+        """Return the letters whose payloads are there, and these. A payload may have gone since, with its message."""
         if not pages:
             return None, []
         rows = pa.concat_tables(pages)
@@ -196,9 +196,9 @@ class Redriver:
         return rows.take(kept), references
 
     async def _payload(self, view: TopicView, headers: Sequence[tuple[str, bytes]] | None) -> Reference | None:
-        """The payload that a letter's headers tell. Raises `InvalidReference` unless it is an upload of the topic.
+        """Return the payload that a letter's headers name. Raises `InvalidReference` if it is no upload of the topic.
 
-        Of a member of a topic group it has to be that one's own: letters may have been forged.
+        For a member of a topic group it has to be the member's own: letters may have been forged.
         """
         reference = payload_of(headers)
         if reference is None:
@@ -228,7 +228,7 @@ def _not_owned(owner: LetterOwner, headers: Sequence[tuple[str, bytes]] | None, 
 
 
 def _rows_of(view: TopicView, letters: pa.Table | None, published: pa.RecordBatch) -> pa.RecordBatch:
-    """What is published again, as rows of the topic that gets it: of a whole topic group, each is its member's."""
+    """Return the letters as rows of the topic that gets them. In a whole topic group, each row names its member."""
     if not view.is_whole_group:
         return view.rows_of(published)
     assert letters is not None

@@ -1,4 +1,4 @@
-"""The segments behind a group's positions that retention has removed, as the topic's history tells of them."""
+"""The segments behind a group's positions that retention has removed, by the topic's history."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,10 +11,10 @@ from mq.topic.topic_runtime import TopicRuntime
 async def removed_segments(
     runtime: TopicRuntime, positions: Mapping[int, int], known: dict[int, Segment | None]
 ) -> dict[int, Segment]:
-    """The segments of these positions that topic.json has no longer, and those behind them that are gone as well.
+    """Return the segments of these positions that topic.json has no longer, and removed segments behind them.
 
-    `known` has what was read before, and is added to: None for one of which the history does not tell. It is kept to
-    what is asked for. Raises `StoreError`.
+    `known` has what was read before, and is added to: None for a segment that is not in the history. Entries that are
+    not asked for are dropped. Raises `StoreError`.
     """
     state = runtime.state
     found: dict[int, Segment | None] = {}
@@ -25,7 +25,7 @@ async def removed_segments(
             continue
         if segment_id not in known:
             known[segment_id] = None
-            # What cannot be read, or was never written, is not counted.
+            # History that cannot be read, or was never written, is not counted.
             with suppress(UnreadableObject):
                 known.update((each.id, each) for each in await runtime.history_from(segment_id))
         life = found[segment_id] = known[segment_id]

@@ -1,4 +1,4 @@
-"""All groups whose coordinator this broker is because it owns one segment of `__groups`."""
+"""All groups that this broker coordinates because it owns one segment of `__groups`."""
 
 import asyncio
 import contextlib
@@ -31,9 +31,9 @@ AT_ONCE = 64
 FULL_BYTES = 8 * 1024 * 1024
 """When so much of a checkpoint is not stored yet, the rest waits."""
 MOST_GROUPS = 10_000
-"""Each takes some kilobytes of memory, and claims make groups."""
+"""Each takes some kilobytes of memory, and claims create groups."""
 LOOK_SECONDS = 1.0
-"""To look for groups that may go takes some milliseconds, and each claim that is refused would take as much."""
+"""A search for groups that may go takes some milliseconds, and each refused claim would take as much."""
 
 NO_MAKER = Maker()
 
@@ -54,14 +54,14 @@ class MakeGroup(Protocol):
         append: Append,
         on_lost: Callable[[BaseException], None],
     ) -> Group:
-        """As `QueueGroup` or `StreamGroup`, by the progress."""
+        """As `QueueGroup` or `StreamGroup`, according to the progress."""
         ...
 
 
 class Known(NamedTuple):
     """A group by its topic and its own name. `in_flight`: messages that consumers have.
 
-    `positions`: from where on nothing was looked at for it.
+    `positions`: the first offsets that were not looked at for it.
     """
 
     name: tuple[str, str]
@@ -73,8 +73,8 @@ class Known(NamedTuple):
 class SegmentGroups:
     """The groups of one segment, by key. All methods belong to the event loop's thread.
 
-    It begins to replay the log at once; whoever asks meanwhile waits. If the log cannot be read, everybody is told why,
-    and it is tried again for whoever asks next. A group costs no more than its progress until somebody asks for it.
+    It begins to replay the log at once, and callers wait meanwhile. If the log cannot be read, all of them get the
+    error, and the next call tries again. A group costs no more than its progress until a caller asks for it.
     """
 
     def __init__(self, log: GroupLog, clock: Clock, make_group: MakeGroup) -> None:
@@ -83,10 +83,10 @@ class SegmentGroups:
         self._untouched: dict[str, GroupProgress] = {}
         self._gate = ChangeGate()
         self._appended = 0
-        # How many groups each has made; None: the log is read again, and they are to be counted.
+        # How many groups each maker has created; None: the log is read again, and then they are counted.
         self._makers: Counter[tuple[str, str]] | None = None
         self._making: Counter[tuple[str, str]] = Counter()
-        # Of whom no group may go, and until when that is not looked at again. None stands for all.
+        # The topics and makers without a group that may go, and until when that is not checked again. None: all.
         self._none_idle_until: dict[tuple[str, str] | None, float] = {}
         self._is_closed = self._is_broken = False
         self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{log.segment}")
@@ -105,7 +105,7 @@ class SegmentGroups:
         return self._last_checkpoint[0]
 
     async def ready(self) -> None:
-        """Wait until the log is replayed. Raises as `GroupLog.replay`, and `SegmentMoved` once it is closed."""
+        """Wait until the log is replayed. Raises as `GroupLog.replay`, and `SegmentMoved` once this is closed."""
         if self._replaying.done() and not self._is_closed and (self._is_broken or _has_failed(self._replaying)):
             self._replaying = asyncio.create_task(self._replay(), name=f"replay __groups/{self._log.segment}")
         if not self._is_closed:
@@ -114,10 +114,10 @@ class SegmentGroups:
             raise SegmentMoved(f"segment {self._log.segment} of __groups has another owner")
 
     def find(self, topic: str, name: str) -> Group | None:
-        """The group, if there is one. Call it when this is ready.
+        """Return the group, if there is one. Call it when this is ready.
 
-        Raises `SegmentMoved` if it is not any more, since the log is read again by now: then nobody knows, and whoever
-        took it for missing would make it anew, from its first message on.
+        Raises `SegmentMoved` if it is not ready any more, since the log is read again by now. Then it is not known
+        whether there is one, and a caller that took it for missing would create it anew, from its first message on.
         """
         if self._is_closed or not self._replaying.done() or _has_failed(self._replaying):
             raise SegmentMoved(f"the groups of segment {self._log.segment} are being read again")
@@ -134,10 +134,10 @@ class SegmentGroups:
         begin: Callable[[], Awaitable[Beginning]],
         maker: Maker = NO_MAKER,
     ) -> tuple[Group, bool]:
-        """The group, and whether it was created just now: where `begin` says, with these settings.
+        """Return the group, and whether it was created just now: where `begin` says, with these settings.
 
-        Stopped before that is stored, there is no group; stopped after it, it begins where it was told. Raises
-        `Conflict` if there are too many, or too many of that maker and topic.
+        Stopped before that is stored, there is no group; stopped after it, it begins at that place. Raises `Conflict`
+        if there are too many, or too many of that maker and topic.
         """
         key = key_of(topic, name)
         async with self._gate.change(key):
@@ -170,7 +170,7 @@ class SegmentGroups:
         return self._make(key, new_progress(group_id, settings, first.positions, first.source))
 
     async def _make_room(self, topic: str, name: str, maker: Maker) -> None:
-        """Have groups go that claims have made and that hold nothing, if there are too many. Raises `Conflict`."""
+        """End groups that claims have created and that hold nothing, if there are too many. Raises `Conflict`."""
         whose = (topic, maker.origin.maker)
         if maker.origin.maker and self._count_of(whose) > maker.most and not await self._end_idle(whose):
             raise Conflict(
@@ -188,26 +188,26 @@ class SegmentGroups:
                 )
 
     def _count_of(self, whose: tuple[str, str]) -> int:
-        """How many groups of that topic that maker has, with those that are on their way."""
+        """How many groups of that topic that maker has, including those on their way."""
         if self._makers is None:
             touched = [(key, group.progress) for key, group in self._groups.items()]
             self._makers = count_of_makers([*self._untouched.items(), *touched])
         return self._makers[whose] + self._making[whose]
 
     def _count_made(self, topic: str, group_id: str, change: int) -> None:
-        """A group has come, or has gone. To count all of them again for each would take a claim some milliseconds."""
+        """Count a group that has come or gone. To count all of them again for each would cost a claim milliseconds."""
         if self._makers is not None:
             self._makers[(topic, origin_of(group_id).maker)] += change
 
     async def _end_idle(self, whose: tuple[str, str] | None) -> int:
-        """End some groups that nobody would miss, of a topic and maker or of any; how many have gone."""
+        """End some groups that can go without harm, of one topic and maker or of all; returns how many have gone."""
         now_seconds = self._clock.monotonic_seconds()
         if now_seconds < self._none_idle_until.get(whose, now_seconds):
             return 0
         unasked = {key: group.progress for key, group in self._groups.items() if group.is_unasked}
         count = 0
         for key in to_go({**self._untouched, **unasked}, of=whose):
-            # One that has come to something meanwhile stays.
+            # A group that has got state meanwhile stays.
             with contextlib.suppress(BraidError):
                 group = self.find(*topic_and_group(key))
                 count += group is not None and await group.make_room()
@@ -220,14 +220,14 @@ class SegmentGroups:
     async def reset(
         self, topic: str, name: str, positions: Callable[[], Awaitable[Mapping[int, int]]], *, force: bool
     ) -> Group:
-        """Have a group begin anew at the `positions`. Raises `NotFound`, and as `QueueGroup.reset`.
+        """Make a group begin anew at the `positions`. Raises `NotFound`, and as `QueueGroup.reset`.
 
         No checkpoint is written meanwhile: the incarnation that ends could not write its part.
         """
         begin = await positions()
         async with self._gate.change(key_of(topic, name)):
             group = self._existing(topic, name)
-            # One that shows how far a query of Spark is comes here with each of its micro-batches.
+            # A group that shows the progress of a Spark query comes here with each of its micro-batches.
             is_news = isinstance(group, QueueGroup) or not group.progress.is_moved_by_resets
             progress = await group.reset(dict(begin), force=force)
             if is_news:
@@ -245,7 +245,7 @@ class SegmentGroups:
         return group
 
     def of_topic(self, topic: str) -> list[tuple[str, GroupProgress]]:
-        """All groups of a topic by name. Call it when this is ready."""
+        """Return all groups of a topic by name. Call it when this is ready."""
         return sorted(
             ((each.name[1], each.progress) for each in self.known() if each.name[0] == topic), key=lambda each: each[0]
         )
@@ -256,7 +256,7 @@ class SegmentGroups:
         return any(key.startswith(begin) for groups in (self._untouched, self._groups) for key in groups)
 
     def known(self) -> list[Known]:
-        """All groups; none before the log is replayed."""
+        """Return all groups; none before the log is replayed."""
         untouched = [
             Known(topic_and_group(key), progress, 0, progress.positions()) for key, progress in self._untouched.items()
         ]
@@ -278,15 +278,14 @@ class SegmentGroups:
     async def end(self, group: Group) -> None:
         """Delete a group if it is over, because its topic's name means something else by now.
 
-        It is this very one: another of its name, which somebody has made meanwhile, stays. Stopped before that is
-        stored, it is still there, and is over still; stopped after it, there is none. Raises `SegmentMoved` if it is
-        being deleted already.
+        That very group: another one of its name, created meanwhile, stays. Stopped before that is stored, it is still
+        there, and is over still; stopped after it, there is none. Raises `SegmentMoved` if it is being deleted already.
         """
         if await group.end():
             _log.info("group_ended", topic=group.topic, group=group.name)
 
     async def hand_over(self) -> None:
-        """Have every group write down what the next coordinator has to know, as far as that is possible."""
+        """Make every group write down what the next coordinator has to know, as far as that is possible."""
         await asyncio.gather(*(group.hand_over() for group in self._groups.values()), return_exceptions=True)
 
     async def close(self) -> None:
@@ -306,8 +305,8 @@ class SegmentGroups:
         fold = await self._log.replay()
         self._untouched, self._appended, self._is_broken = dict(fold.groups), fold.records, False
         for key, progress in fold.groups.items():
-            # What the coordinator before has handed out is with consumers from now on, and not from the moment on at
-            # which somebody asks: it is told as in flight, and comes back no later.
+            # Messages that the coordinator before has handed out are with consumers from now on, and not only from the
+            # first call on: they are shown as in flight, and come back no later.
             if progress.has_errands or (isinstance(progress, QueueProgress) and progress.may_be_leased):
                 del self._untouched[key]
                 group = self._make(key, progress)
@@ -334,9 +333,9 @@ class SegmentGroups:
         return group
 
     def _forget(self, key: str, error: BaseException) -> None:
-        """A group that was deleted is not there. Where one could not store a record, nobody knows what counts any more.
+        """Drop a group that was deleted. If a group could not store a record, it is not known what counts any more.
 
-        Mostly the segment is lost, and this ends. Otherwise the log is read again before anybody is answered.
+        Mostly the segment is lost, and this ends. Otherwise the log is read again before any caller is answered.
         """
         if isinstance(error, NotFound):
             if (group := self._groups.pop(key, None)) is not None:
@@ -366,7 +365,7 @@ class SegmentGroups:
         return progress.settings.acks
 
     async def _write_checkpoint(self) -> None:
-        """Store a snapshot of each group, then where the first of them lies.
+        """Store a snapshot of each group, then the position of the first of them.
 
         No group is created meanwhile: its first record could lie before the first snapshot, without one of its own.
         Stopped in between, the next owner reads from the checkpoint before. A snapshot alone changes nothing.
@@ -384,7 +383,7 @@ class SegmentGroups:
         try:
             async with self._gate.checkpoint():
                 await self._for_each([*self._untouched, *self._groups], write)
-                # Where there are no groups, nothing of what is stored by now is needed.
+                # If there are no groups, none of the stored records is needed.
                 at_ms, first = self._clock.now_us() // 1000, min(offsets, default=self._log.stored_end)
                 checkpoint = Checkpoint(at=at_ms, positions=[(self._log.segment, first)])
                 self._last_checkpoint = first, await self._log.append(CHECKPOINT_KEY, checkpoint, replicated=True)
@@ -395,7 +394,7 @@ class SegmentGroups:
             self._checkpointing = None
 
     async def _for_each(self, items: Iterable[Any], work: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
-        """Do that with each: some at a time, so that others go on, and as many as may be on their way to the store."""
+        """Call `work` for each: some at a time, so that others go on, and as many as may be on the way to the store."""
         all_items, running = list(items), list[asyncio.Task[Any]]()
         try:
             for start in range(0, len(all_items), AT_ONCE):

@@ -1,4 +1,4 @@
-"""A stream group as its coordinator runs it: its members, who has which segment, and commits that are stored."""
+"""A stream group at its coordinator: its members, the segments of each, and commits that are stored."""
 
 import asyncio
 import contextlib
@@ -25,9 +25,9 @@ from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.wakeup import Wakeup
 
 MOST_MEMBERS = 1_000
-"""What a group keeps of its members is bounded. More of them share nothing: segments are fewer."""
+"""What a group keeps about its members is bounded. More members would not help: segments are fewer."""
 LOOK_SECONDS = 1.0
-"""While there are members, it is looked so often whether segments were sealed or removed."""
+"""While there are members, the group checks this often whether segments were sealed or removed."""
 RATES_SECONDS = 10.0
 """Traffic changes slowly, and moving a segment stops it."""
 
@@ -35,7 +35,7 @@ _log = EventLog(__name__)
 
 
 class Commit(NamedTuple):
-    """Whoever has a segment under that epoch is done with everything below `position`."""
+    """The member with a segment under that epoch is done with everything below `position`."""
 
     segment: int
     epoch: int
@@ -43,7 +43,7 @@ class Commit(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A start of a member, by its number, and what it has."""
+    """A start of a member, by its number, and the segments that it has."""
 
     epoch: int
     told: Told
@@ -52,9 +52,9 @@ class Start(NamedTuple):
 class StreamGroup:
     """One stream group. All methods belong to the event loop's thread.
 
-    `append` stores records. `source` finds the running topic, `rates` gives the traffic of its segments. `on_lost` is
-    called once, with the reason, if records do not count any more: then this broker is not the coordinator, and what it
-    knows is worth nothing.
+    `append` stores records. `source` finds the running topic, `rates` returns the traffic of its segments. `on_lost` is
+    called once, with the reason, if records do not count any more: then this broker is not the coordinator, and its
+    state is worth nothing.
     """
 
     def __init__(
@@ -89,24 +89,24 @@ class StreamGroup:
 
     @property
     def progress(self) -> StreamProgress:
-        """What the records add up to."""
+        """The result of the records."""
         return self._members.progress
 
     def positions(self) -> dict[int, int]:
-        """From where on nothing is done, by segment."""
+        """Return the first offset that is not done, by segment."""
         return self.progress.positions()
 
     def left_ms(self, member: str) -> int:
-        """How long the member's session runs, unless it is heard meanwhile."""
+        """How long the member's session runs, unless it sends a heartbeat meanwhile."""
         return self._members.left_ms(member, self._now_ms())
 
     # -- what members ask ------------------------------------------------------------------------------------
 
     async def join(self, member: str, process: str = "") -> Start:
-        """Have a member start, or start again, once that is stored, with what it has then.
+        """Let a member start, or start again, once that is stored; returns its start with its segments then.
 
         Stopped before that is stored, nothing has changed. Stopped after it, the member does not know its start, and
-        joins again: what it had is free then. Raises `Conflict` if there are too many members.
+        joins again: its former segments are free then. Raises `Conflict` if there are too many members.
         """
         while True:
             self._check()
@@ -133,11 +133,11 @@ class StreamGroup:
         wait_seconds: float,
         process: str = "",
     ) -> Told:
-        """A heartbeat, with the segments that the member has let go and those that it holds, by epoch.
+        """Accept a heartbeat, with the segments that the member has let go and those that it holds, by epoch.
 
-        It is answered when the member has something else than it holds, or is to let something go; after
-        `wait_seconds` in any case. Raises `Conflict` if that start of the member is over: `member-replaced` if another
-        process has joined under its name.
+        Answers when the member has other segments than it holds, or is to let one go; after `wait_seconds` in any case.
+        Raises `Conflict` if that start of the member is over: `member-replaced` if another process has joined under its
+        name.
         """
         until_seconds = self._clock.monotonic_seconds() + wait_seconds
         told = await self._hear(member, start, released, process)
@@ -168,7 +168,7 @@ class StreamGroup:
             await self._stored()
 
     async def leave(self, member: str, start: int | None) -> None:
-        """The member ends, and has nothing any more, once that is stored; without `start`, whichever it is.
+        """End the member, which has nothing any more, once that is stored; without `start`, whichever start it is.
 
         Stopped before that is stored, it has its segments until its session ends.
 
@@ -189,11 +189,11 @@ class StreamGroup:
                 return
 
     async def commit(self, member: str, commits: Sequence[Commit]) -> list[int | None]:
-        """Have positions count that the member is done with: for each the one in force, once that is stored.
+        """Commit positions that the member is done with: returns for each the one in force, once that is stored.
 
         That is a later one if it was committed before: positions never go back. None for a commit that does not count,
-        because the segment is with somebody else by now: it moves nothing. Stopped before the record is stored, no
-        position has moved and nobody was answered; stopped after it, a repeat is answered as the first time. Raises
+        because another member has the segment by now: it moves nothing. Stopped before the record is stored, no
+        position has moved and no caller was answered; stopped after it, a repeat is answered as the first time. Raises
         `InvalidInput` for a position that no message of the segment lies before.
         """
         drains = await self._check_positions(commits)
@@ -223,9 +223,9 @@ class StreamGroup:
         ]
 
     async def _check_positions(self, commits: Sequence[Commit]) -> bool:
-        """Whether one of them is the end of a segment that is sealed, so that the group goes on behind it.
+        """Whether one of them is the end of a sealed segment, so that the group goes on behind it.
 
-        Raises `InvalidInput` for one beyond what is there: it would skip messages that are still to come.
+        Raises `InvalidInput` for one beyond the end: it would skip messages that are still to come.
         """
         runtime, drains = await self.source.runtime(), False
         for segment_id, _, position in commits:
@@ -246,7 +246,7 @@ class StreamGroup:
         return Conflict("member-fenced", reason)
 
     def _why_over(self, member: str, start: int) -> str:
-        """Of a start of a member that is none now. Who has left, or was not heard, is not remembered."""
+        """Why a start of a member is over. Members that have left, or whose session has ended, are not remembered."""
         last = self.progress.members.get(member)
         if last is None:
             return (
@@ -258,7 +258,7 @@ class StreamGroup:
         return f"start {start} of member {member!r} is over: it has joined again since, as start {last}; join again"
 
     async def _prove(self) -> None:
-        """Store a record that says nothing: if it is stored, nobody else coordinates the group, and no one knows more.
+        """Store an empty record: if it is stored, no other broker coordinates the group, and none knows more.
 
         Raises `SegmentMoved` if it is not.
         """
@@ -268,7 +268,7 @@ class StreamGroup:
     # -- what coordinators do with groups --------------------------------------------------------------------
 
     async def configure(self, settings: GroupSettings) -> None:
-        """Have other settings from now on, once they are stored."""
+        """Apply other settings from now on, once they are stored."""
         self._check()
         async with self._records.at_rest():
             await self._records.store(Configured(at=self._wall_ms(), settings=settings.in_force()))
@@ -276,7 +276,7 @@ class StreamGroup:
         self._ask()
 
     async def write_snapshot(self) -> int:
-        """Store everything that the records add up to; the offset of that record."""
+        """Store a snapshot of everything in the records; returns the offset of that record."""
         async with self._records.at_rest():
             return await self._records.store(Snapshot(at=self._wall_ms(), state=self.progress.to_plain()))
 
@@ -285,22 +285,24 @@ class StreamGroup:
         await self._records.delete(self._wall_ms())
 
     async def end(self) -> bool:
-        """End the group for ever if it is over, once that is stored; whether it was.
+        """End the group for ever if it is over, once that is stored; returns whether it was.
 
-        Its topic's name may have come back to what it was while a record of the group was on its way. What was answered
-        by that, was answered under a name that this broker knows: so it looks again once the group is at rest.
+        Its topic's name may have come back to its former meaning while a record of the group was on its way. The
+        answers by that record were given under a name that this broker knows, so it looks again once the group is at
+        rest.
         """
         return await self._records.delete(self._wall_ms(), only_if=self.source.is_over)
 
     @property
     def is_unasked(self) -> bool:
-        """Whether nobody is asking for it."""
+        """Whether no caller is asking for it."""
         return self._running is None
 
     async def make_room(self) -> bool:
-        """End the group for ever if it holds nothing, once that is stored; whether it did.
+        """End the group for ever if it holds nothing, once that is stored; returns whether it did.
 
-        Whoever asks for it meanwhile makes another one. It begins where this one has: nothing is passed by.
+        A caller that asks for it meanwhile creates another one. That begins where this one did: no message is passed
+        by.
         """
 
         async def holds_nothing_still() -> bool:
@@ -309,10 +311,10 @@ class StreamGroup:
         return await self._records.delete(self._wall_ms(), only_if=holds_nothing_still, ask_again=True)
 
     async def reset(self, positions: Positions, *, force: bool) -> StreamProgress:
-        """End this incarnation of the group, once that is stored; what the next one begins with, at these positions.
+        """End this incarnation of the group, once that is stored; returns the beginning of the next, at `positions`.
 
-        Without `force`, `Conflict` is raised while there are members. Stopped before the record is stored, nothing has
-        changed. Stopped after it, no commit from before counts: epochs begin above those that there were.
+        Without `force`, raises `Conflict` while there are members. Stopped before the record is stored, nothing has
+        changed. Stopped after it, no commit from before counts: the new epochs are above all earlier ones.
         """
         self._check()
         async with self._records.at_rest():
@@ -325,7 +327,7 @@ class StreamGroup:
                     "sessions have ended",
                     Remedy("force-members"),
                 )
-            # Whoever asks while the record is on its way would be told by an incarnation that may be over.
+            # A call while the record is on its way would be answered by an incarnation that may be over.
             self._hands_over = True
             group_id = next_id(self.progress.id, self._clock.ulid())
             record = Reset(at=self._wall_ms(), id=group_id, positions=list(positions.items()))
@@ -334,7 +336,7 @@ class StreamGroup:
             return self.progress.reset(record)
 
     async def hand_over(self) -> None:
-        """Decide nothing more, and store what was decided. Whoever follows gives each member a session from then on."""
+        """Decide nothing more, and store decisions. The next coordinator gives each member a session from then on."""
         self._hands_over = True
         self._tell_those_who_wait()
         async with self._records.at_rest():
@@ -342,7 +344,7 @@ class StreamGroup:
                 await self._store_decided()
 
     async def close(self) -> None:
-        """End; whoever waits is told that the coordinator has moved."""
+        """End; waiting calls get the error that the coordinator has moved."""
         self._records.lose(self._records.moved())
         running = [task for task in (self._running, self._looking) if task is not None]
         for task in running:
@@ -362,17 +364,17 @@ class StreamGroup:
             raise self._records.moved()
 
     def _ask(self) -> None:
-        """Something has changed: run."""
+        """Run, since something has changed."""
         self._wake.set()
         self.run()
 
     async def _stored(self) -> None:
-        """Until everything decided so far is stored."""
+        """Wait until all decisions so far are stored."""
         self._ask()
         await asyncio.shield(self._records.news_stored(has_news=self._members.has_news))
 
     async def _next_round(self) -> None:
-        """Until everything is decided that follows from what is stored by now, and that is stored too."""
+        """Wait until all decisions that follow from the stored records are made and stored too."""
         self._ask()
         wanted = self._begun + 1
         while self._finished < wanted:
@@ -380,7 +382,7 @@ class StreamGroup:
             await asyncio.shield(self._round_over.next())
 
     def run(self) -> None:
-        """End sessions, and have members get segments, until there are no members."""
+        """End sessions and assign segments to members, until there are no members."""
         if self._running is None and self._records.lost is None:
             self._running = asyncio.create_task(self._run(), name=f"group {self.topic}/{self.name}")
 
@@ -404,7 +406,7 @@ class StreamGroup:
                 self.run()
 
     async def _round(self) -> None:
-        """Decide what is due, and store what was decided."""
+        """Decide what is due, and store the decisions."""
         self._begun += 1
         self._members.tick(self._now_ms())
         must_tell = await self._plan()
@@ -419,9 +421,9 @@ class StreamGroup:
             self._assigned.wake()
 
     async def _plan(self) -> bool:
-        """Have the group go on along its segments, and members get them; False if nothing has changed since.
+        """Move the group on along its segments, and assign them to members; returns False if nothing has changed since.
 
-        While the topic cannot be looked at, or is gone, commits and heartbeats go on.
+        While the topic cannot be read, or is gone, commits and heartbeats go on.
         """
         try:
             runtime = await self.source.runtime()
@@ -476,7 +478,7 @@ class StreamGroup:
         _log.warning("group_skipped", topic=self.topic, group=self.name, messages=messages, segments=list(segments))
 
     async def _wait_for(self, event: "asyncio.Future[Any]", seconds: float) -> None:
-        """Until that happens, or that long."""
+        """Wait until that happens, or that long."""
         timer = asyncio.create_task(self._clock.sleep(seconds))
         try:
             await asyncio.wait([event, timer], return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What is to be acked, released or extended, and how much of it in one turn."""
+"""Messages to be acked, released or extended, and how many of them in one turn."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ AT_ONCE = 32
 
 
 class ToDecide(NamedTuple):
-    """Messages `[start, stop)` of a claim; of one that lies scattered, those in the `ranges`, from start to stop.
+    """Messages `[start, stop)` of a claim; of a scattered one, those in the `ranges`, from start to stop.
 
     `claim` is None if it is of an incarnation of the group before this one.
     """
@@ -22,16 +22,16 @@ class ToDecide(NamedTuple):
 
     @property
     def all_ranges(self) -> Sequence[tuple[int, int]]:
-        """What it names, whether it lies scattered or not."""
+        """All ranges, whether it is scattered or not."""
         return ((self.start, self.stop),) if self.ranges is None else self.ranges
 
 
 Numbered = tuple[int, ToDecide]
-"""With the number of the part that it is, or is a piece of."""
+"""A part, or a piece of one, with the number of the part."""
 
 
 def slices(parts: Sequence[Numbered]) -> Iterator[Sequence[Numbered]]:
-    """The parts in slices of about `AT_ONCE` ranges."""
+    """Yield the parts in slices of about `AT_ONCE` ranges."""
     begin = count = 0
     for index, (_, part) in enumerate(parts):
         count += len(part.all_ranges)
