@@ -1,10 +1,10 @@
-"""The names that belong to topic groups: one record for each member, which says of which group.
+"""The names that belong to topic groups: one record for each member, which names its group.
 
-Who is a member is decided by the member's own record alone, so a name is in one group at most, and never a topic of
-its own besides: all who want the name change that one object by compare-and-swap. The group's record names its topics
-before any of them joins. Stopped between the two, the group lists a name that is not a member (yet): publishes to it
-find no topic, and the same request again goes on where it stopped. If somebody else takes the name meanwhile, it is
-his, and the request says so.
+The member's own record alone decides its membership, so a name is in one group at most, and never also a topic of its
+own: all that want the name change that one object by compare-and-swap. The group's record names its topics before any
+of them joins. Stopped between the two, the group lists a name that is not a member (yet): publishes to it find no
+topic, and the same request again goes on where it stopped. If another request takes the name meanwhile, it keeps the
+name, and this one reports that.
 
 `model/topic_groups.py` explores this.
 """
@@ -26,21 +26,21 @@ _AT_ONCE = 16
 
 
 class Memberships:
-    """Who belongs to which topic group, on the store."""
+    """The members of topic groups, on the store."""
 
     def __init__(self, catalogue: Catalogue, clock: Clock, topics: TopicRegistry, broadcast: StateBroadcast) -> None:
         self._catalogue, self._clock, self._topics, self._broadcast = catalogue, clock, topics, broadcast
 
     async def counts(self, membership: Membership) -> bool:
-        """Whether the group is there of which a record says that its topic is a member.
+        """Whether the group that a membership record names is there.
 
-        If it is not, it never will be: a group of that name that is made later has another first segment.
+        If it is not, it never will be: a later group of that name has another first segment.
         """
         record = await self._catalogue.read(membership.group)
         return record is not None and record.state.has_member(membership)
 
     async def check_free(self, names: Sequence[str], group: str) -> None:
-        """Raise `Conflict` if one of these cannot become, or stay, a member of that group, as far as is seen now."""
+        """Raise `Conflict` if one of these cannot become, or stay, a member of that group, as far as is known now."""
 
         async def check(name: str) -> None:
             record = await self._catalogue.read(name)
@@ -51,10 +51,10 @@ class Memberships:
         await _each(names, check)
 
     async def join(self, names: Sequence[str], membership: Membership) -> None:
-        """Make these names members of the group. What is a member already stays one.
+        """Make these names members of the group. A name that is a member already stays one.
 
         Stopped at any line, some have joined and the others have not, and each may join later: a record is created, or
-        changed by one compare-and-swap. Raises `Conflict` if somebody else has taken one of them.
+        changed by one compare-and-swap. Raises `Conflict` if another owner has taken one of them.
         """
 
         async def one(name: str) -> None:
@@ -78,7 +78,7 @@ class Memberships:
             self._topics.apply(record.state)
             return True
         await self._check_untaken(record.state, membership.group)
-        # The group of `over`, if any, is gone for ever by now: also if it is an earlier, or a later, one of that name.
+        # The group of `over`, if any, is gone for ever by now, whether it is an earlier or a later one of that name.
         state = await self._catalogue.change(name, lambda state: joined(state, membership, over))
         if state is None or state.member_of != membership:
             return False
@@ -106,7 +106,7 @@ class Memberships:
 
 
 async def _each(names: Sequence[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """Do it for each name, for some of them at a time. Raises the first error of the first name that has one."""
+    """Call `work` for each name, for some of them at a time. Raises the first error of the first name with an error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The topics that brokers make for themselves, whichever needs one first."""
+"""The topics that brokers create for themselves: the first one to need a topic creates it."""
 
 from filer.topic.topic_config import TopicConfig
 from mq.administration.topic_administration import TopicAdministration
@@ -10,9 +10,9 @@ from mq.topic.topic_runtime import TopicRuntime
 async def ensure_own(
     topics: TopicRegistry, administration: TopicAdministration, name: str, wanted: TopicConfig, *, whose: str
 ) -> TopicRuntime:
-    """The running topic, which is made if it is not there; any number of brokers may do so at once.
+    """Return the running topic; creates it if it is missing. Any number of brokers may do so at once.
 
-    Raises `Conflict` for a topic of that name that a user of an earlier version has made, and as
+    Raises `Conflict` for a topic of that name that a user of an earlier version has created, and as
     `TopicAdministration.ensure`.
     """
     try:

@@ -1,4 +1,4 @@
-"""How many open segments each broker owns, in all topics of the cluster."""
+"""Counts the open segments that each broker owns, in all topics of the cluster."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,9 @@ from mq.base.single_flight import SingleFlight
 from mq.topic.topic_registry import TopicRegistry
 
 COUNT_SECONDS = 2.0
-"""How long listing the topics may take.
+"""How long a listing of the topics may take.
 
-People ask for the cluster's state when the store is down, too. Clients wait for 5 s, which has to be enough for two
+Clients ask for the cluster's state when the store is down, too. They wait for 5 s, which has to be enough for two
 counts.
 """
 REST_SECONDS = 0.5
@@ -35,7 +35,7 @@ class SegmentCounts:
         self._owned: Counter[str] = Counter()
 
     async def by_owner(self) -> Counter[str]:
-        """Number of open segments by broker id; while the store is down, those of topics known here."""
+        """Return the number of open segments by broker id; while the store is down, those of topics known here."""
         await self._count()
         return self._owned
 
@@ -51,7 +51,7 @@ class SegmentCounts:
 
     async def _open_all_topics(self) -> None:
         if not self._clustered:
-            return  # they are read in the background (`TopicLoading`), and nobody else creates any
+            return  # they are read in the background (`TopicLoading`), and no other broker creates any
         for name in await self._catalogue.names():
             if name not in self._topics:
                 with contextlib.suppress(NotFound, UnreadableObject):

@@ -1,4 +1,4 @@
-"""Creating, configuring and deleting topics, and splitting and merging their segments on request."""
+"""Creates, configures and deletes topics, and splits and merges their segments on request."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +28,7 @@ _log = EventLog(__name__)
 
 
 class Difference(NamedTuple):
-    """A setting that was ignored: what the request wanted, and what the topic has."""
+    """A setting that was ignored: the value in the request, and the topic's value."""
 
     wanted: Any
     actual: Any
@@ -36,16 +36,17 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Whether a request for a topic `created` it, and if it did not, what `differs` from what was wanted."""
+    """Whether a request for a topic `created` it, and if it did not, how the topic `differs` from the request."""
 
     created: bool
     differs: Mapping[str, Difference] = field(default_factory=dict)
 
 
 class TopicAdministration:
-    """Carries out what people ask of topics. Any broker does it for any topic.
+    """Carries out requests about topics. Any broker does it for any topic.
 
-    Each creation waits for a `turn` before each of its steps: others are served between those of many creations.
+    Each creation waits for a `turn` before each of its steps: other requests are served between those of many
+    creations.
     """
 
     def __init__(
@@ -100,10 +101,10 @@ class TopicAdministration:
             return await self.reconfigure(state, settings), Put(created=False, differs=differs)
 
     async def _record_of(self, name: str) -> TopicRecord | None:
-        """The record of a topic that may be there; None if there is none, or was none a moment ago.
+        """Return the record of a topic that may be there; None if there is none, or was none a moment ago.
 
-        A name of which the store has nothing needs no further look: whoever creates the topic does so only if there
-        still is no record.
+        A name without anything on the store needs no further look: a request that creates the topic does so only if
+        there still is no record.
         """
         return (
             None
@@ -123,7 +124,7 @@ class TopicAdministration:
             )
 
     async def ensure(self, name: str, config: TopicConfig) -> TopicRuntime:
-        """The running topic, whatever its configuration; if there is none it is created with this one.
+        """Return the running topic, whatever its configuration; creates it with this one if there is none.
 
         Any number of brokers may do it at once: one of them creates it. `replicas` may be more than there are brokers:
         the leader gives its segments followers as brokers come. Stopped at any line, there is the whole topic, which is
@@ -145,10 +146,10 @@ class TopicAdministration:
         try:
             view = await self._topics.view(name)
         except NotFound as error:
-            # Without the remedy, to create it.
+            # Without the remedy, which is to create it.
             raise NotFound("topic", f"there is no topic {name!r}") from error
         if view.state.is_grouped:
-            # Its messages lie in the files of all of them: a name is given up with its group, or not at all.
+            # Its messages lie in the files of all members: a name is given up with its group, or not at all.
             raise Conflict(
                 "topic-group-member" if view.member is not None else "topic-conflict",
                 f"{name!r} is {'a member of ' if view.member is not None else ''}topic group {view.runtime.topic!r}",
@@ -174,7 +175,7 @@ class TopicAdministration:
     async def create(
         self, name: str, before: TopicState | None, config: TopicConfig, segments: Any, group: NewGroup | None = None
     ) -> bool:
-        """Create a topic whose name is free: there is no record of it, or `before`, which leaves it free.
+        """Create a topic with a free name: there is no record of it, or `before`, which leaves it free.
 
         The topic's lock is held. Returns False if it exists: another broker was faster. Raises `InvalidConfig`, and
         `InternalTopic` for a name that is kept for brokers.
@@ -199,13 +200,13 @@ class TopicAdministration:
             created = await self._catalogue.create(fresh)
             if created is None:
                 return False
-            # Stopped here, there is the topic, which this broker reads when somebody asks for it.
+            # Stopped here, the topic exists, and this broker reads it when a request asks for it.
             await self._turn()
             self._topics.apply(fresh, created=created)
             return True
 
         def again(state: TopicState) -> TopicState | None:
-            # A membership that was not looked at may be one that counts.
+            # A membership that was not checked may be one that counts.
             if not state.deleted or state.member_of not in (None, before.member_of):
                 return None
             return recreated(state, config, count, brokers_for, now_us=now_us, group=group)
@@ -221,7 +222,7 @@ class TopicAdministration:
         wanted = parse_config(settings, base=state.config)
         self._check_servable(wanted.replicas)
         if wanted.min_segments > state.config.min_segments:
-            # The segments that are missing are opened at once.
+            # Missing segments are opened at once.
             missing = wanted.min_segments - len(state.open_segments)
             self._check_bounded(missing, f"min_segments is {wanted.min_segments}, and the number of missing segments")
         for name in FIXED_FIELDS:
@@ -246,7 +247,7 @@ class TopicAdministration:
         return await self._topics.topic(state.topic)
 
     def _check_bounded(self, opened: int, what: str) -> None:
-        """Raise `InvalidConfig` if a request would open too many segments at a time. Others wait while it does."""
+        """Raise `InvalidConfig` if a request would open too many segments at a time. Other requests wait meanwhile."""
         if opened > self._segments_per_request:
             raise InvalidConfig(
                 f"{what} is {opened}: one request opens at most {self._segments_per_request} segments "
@@ -274,7 +275,7 @@ def _changed_settings(before: TopicConfig, after: TopicConfig) -> list[str]:
 
 
 def ignored(name: str, wanted: Any, actual: int) -> dict[str, Difference]:
-    """What a request says of a topic that exists and that counts only at creation. Raises `InvalidConfig`."""
+    """Return a request's settings that count only at creation, and so are ignored. Raises `InvalidConfig`."""
     if wanted is None:
         return {}
     _check_whole(wanted)

@@ -1,4 +1,4 @@
-"""Creating topic groups, adding topics to them, and deleting them (docs/design.md §10)."""
+"""Creates topic groups, adds topics to them, and deletes them (docs/design.md §10)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ from mq.transitions.state_broadcast import StateBroadcast
 from mq.transitions.transition_executor import TransitionExecutor
 
 MOST_TOPICS = 1000
-"""Of one group: its record names them, and is written anew with each transition."""
+"""Of one group: its record names them, and each transition writes it anew."""
 TOPICS, SPLITTABLE = "topics", "splittable"
 
 _log = EventLog(__name__)
 
 
 class TopicGroups:
-    """Carries out what people ask of topic groups. Any broker does it for any group."""
+    """Carries out requests about topic groups. Any broker does it for any group."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class TopicGroups:
         self._administration, self._memberships, self._broadcast = administration, memberships, broadcast
 
     async def group(self, name: str) -> TopicRuntime:
-        """The running group. Raises `NotFound`, `InvalidName`, and `Conflict` if the topic of that name is no group."""
+        """Return the running group. Raises `NotFound`, `InvalidName`, and `Conflict` if that topic is no group."""
         try:
             view = await self._topics.view(name)
         except NotFound as error:
@@ -53,7 +53,7 @@ class TopicGroups:
         return view.runtime
 
     async def pending(self, runtime: TopicRuntime) -> list[str]:
-        """The topics that the group names and that have not joined it: an interruption came between, or somebody else.
+        """Return the named topics that have not joined the group: the request was stopped, or the name was taken.
 
         Such a topic may join when the group is put again.
         """
@@ -69,11 +69,11 @@ class TopicGroups:
         return found
 
     async def put(self, name: str, body: Mapping[str, Any]) -> tuple[TopicRuntime, Put]:
-        """Create a group of topics, add topics to it, or change its settings; also all of it at once.
+        """Create a group of topics, add topics to it, or change its settings; or all of these at once.
 
         The group's record names the topics first, then each of them joins: stopped anywhere, the same request goes on.
-        What is asked for is checked before anything is written. Topics that are not named stay. Raises `InvalidName`,
-        `InternalTopic`, `InvalidConfig`, and `Conflict` for a name that is taken and for what cannot change.
+        The request is checked before anything is written. Topics that it does not name stay. Raises `InvalidName`,
+        `InternalTopic`, `InvalidConfig`, and `Conflict` for a name that is taken and for a setting that cannot change.
         """
         check_name(name)
         settings = dict(body)
@@ -118,7 +118,7 @@ class TopicGroups:
         if not splittable and segments not in (None, 1):
             raise _one_segment(AT_CREATION, segments)
         if not await self._administration.create(name, before, config, segments, NewGroup(tuple(topics), splittable)):
-            # Another broker has just created something of that name. It may be this very group.
+            # Another broker has just created a topic or group of that name. It may be this very group.
             await self._topics.refresh(name)
             return await self._extend((await self.group(name)).state, topics, splittable, segments, settings)
         _log.info("topic_group_created", topic=name, topics=len(topics))
@@ -184,7 +184,7 @@ def _checked_splittable(splittable: Any) -> bool | None:
 
 
 def _config(settings: Mapping[str, Any], base: TopicConfig | None, *, splittable: bool) -> TopicConfig:
-    """The configuration of a group; checks what only a splittable one can have. Raises `InvalidConfig`."""
+    """Return the configuration of a group; checks settings of splittable groups only. Raises `InvalidConfig`."""
     if splittable:
         return parse_config(settings, base=base)
     for each in ("min_segments", "max_segments"):
@@ -201,7 +201,7 @@ def _one_segment(setting: str, wanted: Any) -> InvalidConfig:
 
 
 def _differences(grouping: Grouping, topics: Sequence[str], splittable: bool | None) -> dict[str, Difference]:
-    """What a request says of a group that exists and that it does not change."""
+    """Return how a request differs from an existing group in settings that it does not change."""
     found: dict[str, Difference] = {}
     if topics and not set(topics) >= set(grouping.topics):
         found[TOPICS] = Difference(list(topics), sorted({*grouping.topics, *topics}))

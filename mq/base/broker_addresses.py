@@ -14,7 +14,7 @@ A restarted broker has a new id, so the longest gone are forgotten.
 class BrokerAddresses:
     """The addresses of live brokers, and the last known ones of brokers that are gone.
 
-    `address_of` tells where this broker calls another one; None where it cannot.
+    `address_of` returns the address at which this broker calls another one; None if it cannot.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class BrokerAddresses:
             del self._last_urls[next(iter(self._last_urls))]
 
     def url_of(self, broker: str) -> str | None:
-        """The address of a live broker; None if the broker is not known to be alive."""
+        """Return the address of a live broker; None if the broker is not known to be alive."""
         return next((self._address_of(info) for info in self._coordinator.brokers() if info.id == broker), None)
 
     def last_url_of(self, broker: str) -> str | None:
-        """The current or last known address of a broker; None if none was ever known here."""
+        """Return the current or last known address of a broker; None if none was ever known here."""
         self.record()
         return self._last_urls.get(broker)

@@ -19,8 +19,8 @@ BraidError
 ├── Conflict               the request contradicts the current state
 │   └── SegmentNotOpen     a segment is sealed, so it cannot be split or merged
 ├── PolicyChanged          the policy has been changed since the client read it
-├── PreconditionMissing    a change of the policy does not say of which version
-├── QuotaExceeded          a principal has had what its quota allows for now
+├── PreconditionMissing    a change of the policy does not name the version it is made for
+├── QuotaExceeded          a principal has used what its quota allows for now
 ├── NameTaken              a file of a bulk load exists with other content
 ├── TransitionUnderWay     other transitions of the topic keep coming first
 ├── PositionTooOld         retention has removed the messages at a position
@@ -38,7 +38,7 @@ BraidError
 ├── PeerFailed             another broker refused the request
 │   └── PeerDenied         another broker does not take this one for one of its cluster
 └── PeerSilent             another broker may have received the request: an OutcomeUnknown
-    └── PeerUnproven       an answer that no broker of the cluster is known to have given
+    └── PeerUnproven       an answer that no broker of the cluster has signed
 """
 
 from collections.abc import Sequence
@@ -154,17 +154,17 @@ class SegmentNotOpen(Conflict):
 
 
 class PolicyChanged(BraidError):
-    """The policy is not the one that the request was made for."""
+    """The policy is not the version that the request was made for."""
 
 
 class PreconditionMissing(BraidError):
-    """The request changes what others may be changing: it has to say which version it was made for."""
+    """The request changes what other clients may be changing: it has to name the version that it was made for."""
 
 
 class QuotaExceeded(BraidError):
-    """A principal has had what `limit` of its quota allows, which is `value`; more in `wait_seconds`.
+    """A principal has used what `limit` of its quota allows, which is `value`; more in `wait_seconds`.
 
-    `used`: how much it has, where that is no rate.
+    `used`: how much it has used, if that is no rate.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class QuotaExceeded(BraidError):
 
     @property
     def retry_after_seconds(self) -> int:
-        """As the header has it."""
+        """The value of the `Retry-After` header."""
         return ceil(self.wait_seconds)
 
 
@@ -201,7 +201,7 @@ class Unauthenticated(BraidError):
 
 
 class Revoked(Unauthenticated):
-    """The credential is good but for the policy, which has it refused. It is known whose it is: `principal`."""
+    """The credential is good, but the policy refuses it. Its `principal` is known."""
 
     def __init__(self, message: str, principal: str) -> None:
         super().__init__(message)
@@ -245,7 +245,7 @@ class PeerUnreachable(BraidError):
 
 
 class PeerRefused(PeerUnreachable):
-    """The address of another broker refuses connections: as seen from here, nobody listens there."""
+    """The address of another broker refuses connections: as seen from here, nothing listens there."""
 
 
 class PeerNotTrusted(PeerUnreachable):
@@ -257,7 +257,7 @@ class PeerFailed(BraidError):
 
 
 class PeerTooOld(PeerFailed):
-    """Another broker does not know the call: it is of a version before, and has done nothing."""
+    """Another broker does not know the call: it is of an earlier version, and has done nothing."""
 
 
 class PeerDenied(PeerFailed):
@@ -269,4 +269,4 @@ class PeerSilent(OutcomeUnknown):
 
 
 class PeerUnproven(PeerSilent):
-    """An answer came that no broker of the cluster has signed: whoever gave it may also have passed the request on."""
+    """An answer came that no broker of the cluster has signed: its sender may also have passed the request on."""

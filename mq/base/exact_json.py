@@ -1,8 +1,8 @@
-"""Parsing JSON without changing what is written again.
+"""Parses JSON without changes to the numbers that are written again.
 
 orjson turns each number with a point or an exponent, and each integer of more than 64 bits, into a double. Written
-again, many have other digits: `112.50` becomes `112.5`, which is another decimal. Of names that an object has twice,
-every parser keeps one only.
+again, many have other digits: `112.50` becomes `112.5`, which is another decimal. If an object has a name twice, every
+parser keeps one of them only.
 """
 
 import json
@@ -15,7 +15,7 @@ _NEGATIVE_ZERO = re.compile(rb"-0(?![.eE0-9])")
 
 
 def loads(data: bytes) -> Any:
-    """As `orjson.loads`, but numbers with a point or an exponent become `orjson.Fragment`s: they stay as written.
+    """As `orjson.loads`, but numbers with a point or an exponent become `orjson.Fragment`s: they keep their text.
 
     Integers stay integers, of whatever size, except that `-0` becomes a `Fragment` too. Raises
     `orjson.JSONDecodeError`, also for an object that has a name twice.
@@ -30,19 +30,19 @@ def loads(data: bytes) -> Any:
 
 
 def has_each_name_once(data: bytes, strings: int) -> bool:
-    """Whether no object of a JSON text has a name twice, which orjson does not tell.
+    """Whether no object of a JSON text has a name twice, which orjson does not report.
 
-    `strings` is how many strings orjson has found in it, names and values. False where it is not known: a text with a
+    `strings` is how many strings orjson has found in it, names and values. False if it is not known: a text with a
     backslash may have quotes that begin no string.
     """
     return b"\\" not in data and data.count(b'"') == 2 * strings
 
 
 def is_whole(data: bytes, parsed: Any) -> bool:
-    """Whether `parsed`, which orjson has made of `data`, has all of its names: no object had one twice.
+    """Whether `parsed`, which orjson has parsed from `data`, has all of its names: no object had one twice.
 
-    A text without a backslash has as many quotes as what orjson writes of it, and fewer are written if a name went.
-    False where it is not known; `loads` then tells.
+    A text without a backslash has as many quotes as orjson writes for it, and fewer are written if a name went. False
+    if it is not known; then `loads` decides.
     """
     if b"\\" in data:
         return False
@@ -72,12 +72,12 @@ _careful_decoder = json.JSONDecoder(parse_float=orjson.Fragment, parse_int=_inte
 
 
 def plain(value: Any) -> Any:
-    """What `loads` gave, with a number as Python has it, for who does not need it as it was written."""
+    """Return the result of `loads` with Python's numbers, for callers that do not need them as written."""
     return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
 
 
 def loads_at(text: str, start: int) -> tuple[Any, int]:
-    """As `loads`, of the JSON value that begins there, and where it ends."""
+    """As `loads`, for the JSON value that begins there; returns also where it ends."""
     try:
         value, end = _decoder.raw_decode(text, start)
         part = text[start:end].encode()
@@ -93,13 +93,13 @@ def loads_at(text: str, start: int) -> tuple[Any, int]:
     except orjson.JSONDecodeError:
         raise
     except ValueError as error:
-        # Python converts no digits without end, which takes a time that grows with the square of their number.
+        # Python does not convert digits without limit: the time grows with the square of their number.
         raise orjson.JSONDecodeError("an integer has too many digits", "", 0) from error
     return value, end
 
 
 def dumps(value: Any) -> bytes:
-    """What `loads` returned, or a part of it, as JSON again. Raises `TypeError` for what is nested too deeply."""
+    """Return the result of `loads`, or a part of it, as JSON again. Raises `TypeError` if it is nested too deeply."""
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Whether a broker listens where others than people of its own machine could harm it."""
+"""Whether a broker listens at an address from which other machines' users could harm it."""
 
 import ipaddress
 
@@ -6,7 +6,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether only this machine reaches a listener at that address. What a name leads to is not asked."""
+    """Whether only this machine reaches a listener at that address. Names are not resolved."""
     if host == "localhost":
         return True
     try:
@@ -16,9 +16,9 @@ def is_this_machine(host: str) -> bool:
 
 
 def why_exposed(host: str, authorizer: str, *, has_tls: bool, knows_clients: bool) -> str | None:
-    """What anybody on the network could do to a broker with these settings; None where that is nothing.
+    """Return what any client on the network could do to a broker with these settings; None if that is nothing.
 
-    `knows_clients`: every client has to show a certificate. By `--authorizer user` or `loopback` nobody else is served.
+    `knows_clients`: every client has to show a certificate. `--authorizer user` and `loopback` serve no other machine.
     """
     if is_this_machine(host) or authorizer in ("user", "loopback") or (has_tls and knows_clients):
         return None

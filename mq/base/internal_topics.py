@@ -7,7 +7,7 @@ _INSTEAD = {GROUPS_TOPIC: "; what it says of a group is changed through the grou
 
 
 def why_not_changed(topic: str) -> InternalTopic | None:
-    """Why no request may change the messages, the settings or the groups of that topic; None if one may."""
+    """Return why no request may change the messages, settings or groups of that topic; None if requests may."""
     if topic not in RESERVED_TOPICS:
         return None
     return InternalTopic(

@@ -1,4 +1,4 @@
-"""The line by which `mq serve` says that it takes requests, and at which URL."""
+"""The line in which `mq serve` says that it takes requests, and at which URL."""
 
 import orjson
 
@@ -7,7 +7,7 @@ EVENT = "listening"
 
 
 def url_told(line: str) -> str | None:
-    """The URL in a line that a broker has printed; None if the line tells none. It may be one of JSON."""
+    """Return the URL in a line that a broker has printed; None if it has none. It may be a line of JSON."""
     if SIGN in line:
         return line.partition(SIGN)[2].split()[0]
     if line.startswith("{") and f'"{EVENT}"' in line:

@@ -11,7 +11,7 @@ _OF_TLS = ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
 
 
 def refuse_half_peer_listener(settings: BrokerSettings, named: Mapping[str, str]) -> None:
-    """Raise `InvalidConfig`. `named` has what each setting that was given is called where it was given."""
+    """Raise `InvalidConfig`. `named` maps each given setting to its name in the place where it was given."""
     if settings.peer_port is None:
         for field in _OF_PORT:
             if field in named and getattr(settings, field):
@@ -40,7 +40,7 @@ def refuse_half_peer_listener(settings: BrokerSettings, named: Mapping[str, str]
 
 
 def _refuse_half_tls(settings: BrokerSettings, named: Mapping[str, str]) -> None:
-    """All three or none: who has a certificate only for brokers means to see one of each broker."""
+    """All three or none: an operator with a certificate only for brokers wants one from each broker."""
     missing = [field for field in _OF_TLS if getattr(settings, field) is None]
     given = [field for field in _OF_TLS if field in named and field not in missing]
     if missing and given:
@@ -49,5 +49,5 @@ def _refuse_half_tls(settings: BrokerSettings, named: Mapping[str, str]) -> None
 
 
 def _meet(host: str, other: str) -> bool:
-    """Whether the same port cannot be had at both addresses."""
+    """Whether the two addresses cannot have the same port."""
     return host == other or host in EVERYWHERE or other in EVERYWHERE

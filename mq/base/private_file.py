@@ -1,4 +1,4 @@
-"""Whether a file with a secret may be read by others than its owner: as ssh decides about keys."""
+"""Whether other users than its owner may read a file with a secret: decided as ssh does for keys."""
 
 import os
 import stat
@@ -14,13 +14,13 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def is_open_to_others(mode: int, owner: int, user: int) -> bool:
     """Whether the group or others may do anything with a file of that mode, which is the user's own.
 
-    What belongs to another user, as a mounted secret of Kubernetes belongs to root, is that one's to look after.
+    A file of another user, such as a secret of Kubernetes that is mounted as root's, is for that user to protect.
     """
     return owner == user and bool(mode & _OTHERS)
 
 
 def how_open(path: Path) -> str | None:
-    """What is wrong with a file of secrets, and what would be right; None if nothing is, or if it is not there."""
+    """Return what is wrong with a file of secrets, and what would be right; None if nothing is, or there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -32,14 +32,14 @@ def how_open(path: Path) -> str | None:
 
 
 def tell_if_open(path: Path) -> None:
-    """Log where a file of secrets is open to others. A broker that then did not start would do more harm."""
+    """Log that a file of secrets is open to others. Not starting the broker would do more harm."""
     wrong = how_open(path)
     if wrong is not None:
         _log.warning("secret_file_open", path=str(path), error=wrong)
 
 
 def refuse_if_open(path: Path) -> None:
-    """Raises `InvalidInput` for a file of secrets that is open to others: whoever asks is there to mend it."""
+    """Raises `InvalidInput` for a file of secrets that is open to others: the caller's user is there to correct it."""
     wrong = how_open(path)
     if wrong is not None:
         raise InvalidInput(wrong)

@@ -18,18 +18,18 @@ Layer = Literal["file", "environment", "command line"]
 PREFIX = "BRAIDMQ_"
 # Variables with the same prefix that are not settings of a broker.
 _OF_CLIENTS = ("URL", "CONTEXT", "CA", "CLIENT_CERT", "CLIENT_KEY", "TOKEN", "TOKEN_FILE")
-# Those that have a secret itself: a flag would show it to everybody on the machine.
+# Those that contain a secret themselves: a flag would show it to all users of the machine.
 _SECRETS = ("BRAIDMQ_PEER_KEYS_TEXT", "BRAIDMQ_ZOOKEEPER_AUTH_TEXT")
 OTHER_VARIABLES = frozenset({"BRAIDMQ_CONFIG", *_SECRETS, *(f"BRAIDMQ_{name}" for name in _OF_CLIENTS)})
 
 
 def variable_of(field: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + field.upper()
 
 
 def flag_of(field: str) -> str:
-    """The command-line flag of a setting."""
+    """Return the command-line flag of a setting."""
     return "--" + field.replace("_", "-")
 
 
@@ -56,7 +56,7 @@ def read_settings(
     *,
     file_name: str = "the configuration file",
 ) -> BrokerSettings:
-    """The settings in force, as `resolve_settings` finds them."""
+    """Return the settings in force, as `resolve_settings` finds them."""
     return resolve_settings(flags, environment, file, file_name=file_name).settings
 
 
@@ -67,11 +67,12 @@ def resolve_settings(
     *,
     file_name: str = "the configuration file",
 ) -> ResolvedSettings:
-    """A flag overrides a variable, which overrides the file. Keys of `flags` and `file` are field names.
+    """Resolve the settings. A flag overrides a variable, which overrides the file; `flags` and `file` have field names.
 
     An empty variable counts as not set. Raises `InvalidConfig`, which names the flag, variable or key: for a bad value,
-    for a setting that has no effect without another, for a broker that is open to a network unasked, for traces that
-    cannot be sent, and for an unknown key or `BRAIDMQ_*` variable, with the nearest known name.
+    for a setting that has no effect without another, for a broker that is open to a network without a setting that
+    allows it, for traces that cannot be sent, and for an unknown key or `BRAIDMQ_*` variable, with the nearest known
+    name.
     """
     _refuse_unknown(environment, file, file_name)
     named = {field: environment.get(variable_of(field)) for field in BrokerSettings.model_fields}
@@ -151,7 +152,7 @@ def _refuse_nonsense(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
 
 
 def _refuse_half_tls(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
-    """Refuse a part of what TLS needs."""
+    """Refuse TLS settings that are incomplete."""
     needed = {
         "tls_cert": (settings.tls_key, "a certificate is of no use without its key: give --tls-key too"),
         "tls_key": (settings.tls_cert, "a key is of no use without its certificate: give --tls-cert too"),
@@ -189,7 +190,7 @@ def _refuse_half_keys(settings: BrokerSettings, origins: Mapping[str, Origin], e
 def _refuse_half_zookeeper(
     settings: BrokerSettings, origins: Mapping[str, Origin], environment: Mapping[str, str]
 ) -> None:
-    """Refuse a part of what proves a broker to ZooKeeper, and hides what it says."""
+    """Refuse incomplete credentials for ZooKeeper, and incomplete TLS settings for it."""
     has_text = bool(environment.get("BRAIDMQ_ZOOKEEPER_AUTH_TEXT"))
     if settings.zookeeper_auth is not None and has_text:
         raise InvalidConfig(
@@ -213,7 +214,7 @@ def _refuse_half_zookeeper(
 
 
 def _refuse_exposure(settings: BrokerSettings, origins: Mapping[str, Origin]) -> None:
-    """Refuse a broker that is open to a network, unless somebody says that it is meant so."""
+    """Refuse a broker that is open to a network, unless a setting says that this is intended."""
     has_tls, knows_clients = settings.tls_cert is not None, settings.tls_client_ca is not None
     who = "tokens" if settings.takes_tokens else settings.authorizer
     why = why_exposed(settings.host, who, has_tls=has_tls, knows_clients=knows_clients)
@@ -230,7 +231,7 @@ def _refuse_exposure(settings: BrokerSettings, origins: Mapping[str, Origin]) ->
 
 
 def _explain(error: ValidationError, origins: Mapping[str, Origin]) -> str:
-    """The first error, in one line."""
+    """Return the first error, in one line."""
     first = error.errors(include_url=False)[0]
     message = plain_message(first["msg"])
     given = " ".join(str(first["input"]).split())

@@ -1,4 +1,4 @@
-"""Whether a broker welcomes requests, and what it cannot do at the moment: the answer of `/readyz`."""
+"""Whether a broker accepts requests, and what it cannot do at the moment: the answer of `/readyz`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from filer.stores.decorators.store_health import Stall
 
 Status = Literal["ok", "degraded", "starting", "draining"]
-# What only this process or this machine lacks: other brokers on the same store do not suffer from it.
+# Failures of only this process or this machine: other brokers on the same store do not suffer from them.
 OWN_CAUSES = frozenset({"EMFILE", "ENFILE", "ENOMEM"})
 MOST_PROBLEMS = 10
 
@@ -16,8 +16,7 @@ MOST_PROBLEMS = 10
 class Readiness:
     """`ready`: send requests here. A `degraded` broker may be ready: its `stalls` are then those of all brokers.
 
-    `zookeeper` says that it has lost ZooKeeper, and `clock` what is wrong with its clock; nothing but deletion depends
-    on that.
+    `zookeeper` says that it has lost ZooKeeper, and `clock` what is wrong with its clock; that affects deletion only.
     """
 
     ready: bool
@@ -27,7 +26,7 @@ class Readiness:
     clock: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """As `/readyz` answers it."""
+        """Return the answer of `/readyz`."""
         return {
             "ready": self.ready,
             "status": self.status,
@@ -48,14 +47,14 @@ def readiness(
     zookeeper: str | None = None,
     clock: str | None = None,
 ) -> Readiness:
-    """What to tell a load balancer.
+    """Return what a load balancer should know.
 
-    Where all brokers share the store that stalls, taking them all away would only make it worse: readers of recent
-    messages, and publishers of `acks=replicated`, are still served. So such a broker stays ready. One that alone is in
-    trouble is not: its store is its own (`own_store`), or the cause lies in its own process.
+    If all brokers share the store that stalls, taking them all out would only make it worse: readers of recent
+    messages, and publishers of `acks=replicated`, are still served. So such a broker stays ready. A broker that alone
+    is in trouble is not ready: its store is its own (`own_store`), or the cause lies in its own process.
 
     Nor does a lost ZooKeeper take a broker out. Mostly all of them lose it at once, and each goes on to store and to
-    acknowledge: the store fences it. One that others have replaced passes on what it is sent.
+    acknowledge: the store fences it. A broker that others have replaced forwards the requests that it gets.
     """
     if draining or not started:
         return Readiness(False, "draining" if draining else "starting")
@@ -67,7 +66,7 @@ def readiness(
 
 
 def zookeeper_problem(detail: str) -> dict[str, Any]:
-    """As `/readyz` and `/v1/cluster` show that ZooKeeper is lost."""
+    """Return how `/readyz` and `/v1/cluster` show that ZooKeeper is lost."""
     return {"type": "zookeeper-lost", "detail": detail}
 
 

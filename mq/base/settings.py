@@ -68,14 +68,14 @@ def _endpoint(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a number in a setting counts: its place-holder in the help, and how text becomes a number and back."""
+    """What a number in a setting counts: its place-holder in the help, and the conversions from text and back."""
 
     metavar: str
     parse: Callable[[str], float]
     text: Callable[[Any], str]
 
     def __call__(self, given: Any) -> Any:
-        """The number for text. What is no text is left to the checks that follow."""
+        """Return the number for a text. Other values are left to the checks that follow."""
         return self.parse(given) if isinstance(given, str) else given
 
 
@@ -320,7 +320,7 @@ class BrokerSettings(BaseModel):
 
     @property
     def trusts_this_machine(self) -> bool:
-        """Whether who needs no token is told by where a request comes from."""
+        """Whether the origin of a request decides if it needs a token."""
         return self.authorizer in ("user", "loopback")
 
     @property
@@ -340,29 +340,29 @@ class BrokerSettings(BaseModel):
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether requests with a token are served for that."""
+        """Whether a token gives a request its rights."""
         return self.authorizer == "tokens" or (
             self.authorizer == "user" and any(getattr(self, field) for field in TOKEN_SOURCES)
         )
 
     @property
     def more_hosts(self) -> list[str]:
-        """The names in `allowed_hosts`."""
+        """Return the names in `allowed_hosts`."""
         return [name.strip() for name in (self.allowed_hosts or "").split(",") if name.strip()]
 
     @property
     def cors_origins(self) -> list[str]:
-        """The origins in `cors_origin`."""
+        """Return the origins in `cors_origin`."""
         return [name.strip() for name in (self.cors_origin or "").split(",") if name.strip()]
 
     @property
     def store_url(self) -> str:
-        """The address of the store: `store`, or else the directory `data`."""
+        """Return the address of the store: `store`, or else the directory `data`."""
         return self.store or str(self.data)
 
 
 def quantity_of(field: str) -> Quantity | None:
-    """What the setting counts: bytes, seconds, or neither."""
+    """Return what the setting counts: bytes, seconds, or neither."""
     info = BrokerSettings.model_fields[field]
     nested = [each for kind in get_args(info.annotation) for each in getattr(kind, "__metadata__", ())]
     found = [each.func for each in [*info.metadata, *nested] if isinstance(each, BeforeValidator)]
@@ -370,7 +370,7 @@ def quantity_of(field: str) -> Quantity | None:
 
 
 def setting_text(field: str, value: Any) -> str:
-    """The value of a setting as a flag takes it: sizes and durations with a unit, and nothing for None or false."""
+    """Return a setting's value as a flag takes it: sizes and durations with a unit, and nothing for None or false."""
     if value is None or value is False:
         return ""
     if value is True:

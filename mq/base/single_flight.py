@@ -1,4 +1,4 @@
-"""Doing work once for all concurrent callers."""
+"""Does work once for all concurrent callers."""
 
 import asyncio
 import math
@@ -52,7 +52,7 @@ class SingleFlight:
             await self._work()
         finally:
             self._ended_seconds = self._clock.monotonic_seconds()
-            # One that has failed would hold what its callers hold until the next one, see `end_tasks`.
+            # A failed run would hold what its callers hold until the next one, see `end_tasks`.
             self._under_way = None
 
 

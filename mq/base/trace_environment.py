@@ -1,4 +1,4 @@
-"""Checks the `OTEL_*` variables by which traces are configured: OpenTelemetry's SDK would pass over most mistakes."""
+"""Checks the `OTEL_*` variables that configure traces: OpenTelemetry's SDK would ignore most mistakes."""
 
 import importlib.util
 import re
@@ -14,7 +14,7 @@ MOST_QUEUED_SPANS = 1_000_000
 
 
 def check_trace_environment(environment: Mapping[str, str], asked_by: str) -> None:
-    """Raises `InvalidConfig` if traces cannot be sent, with what would be right.
+    """Raises `InvalidConfig` if traces cannot be sent, with the correct setting.
 
     `asked_by` names the flag, variable or key that asks for traces.
     """
@@ -32,7 +32,7 @@ def check_trace_environment(environment: Mapping[str, str], asked_by: str) -> No
 
 
 def root_ratio(environment: Mapping[str, str]) -> float | None:
-    """The share of the requests whose clients do not trace that is traced; None if no sampler of shares is chosen."""
+    """Return the share of untraced clients' requests that is traced; None if no sampler of shares is chosen."""
     if environment.get("OTEL_TRACES_SAMPLER", "").strip() not in _RATIO_SAMPLERS:
         return None
     return float(environment.get(_ARGUMENT) or 1.0)

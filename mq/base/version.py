@@ -1,10 +1,10 @@
-"""The version of this installation: `0.2.0`, and `0.2.0+g<commit>` where whoever built it has said of what."""
+"""The version of this installation: `0.2.0`, or `0.2.0+g<commit>` if the build has named its commit."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 
 def installed_version() -> str:
-    """The version of the installed distribution; `0+source` if the code runs without being installed."""
+    """Return the version of the installed distribution; `0+source` if the code runs without being installed."""
     try:
         return version("braidmq")
     except PackageNotFoundError:

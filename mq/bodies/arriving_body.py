@@ -1,7 +1,7 @@
-"""A body of a known length, which is read from the socket to the place where it is used.
+"""A body of a known length, which is read from the socket directly to the place of its use.
 
-The HTTP parser would give each piece away as an object of its own: uvicorn would join them to what the endpoint has not
-read, and the endpoint would join them again. Of a body of 1 MiB that was more work than everything else in the loop.
+The HTTP parser would hand out each piece as an object of its own: uvicorn would join them to the unread part, and the
+endpoint would join them again. For a body of 1 MiB that was more work than everything else in the loop.
 """
 
 import pyarrow as pa
@@ -19,11 +19,11 @@ _GROWTH = 4
 class ArrivingBody:
     """The body of one request. The connection puts pieces in, the endpoint takes them out, both in the event loop.
 
-    Room is made as bytes come, and never for more than `_GROWTH` times what is there: who declares a large body and
+    Room grows as bytes come, and never to more than `_GROWTH` times their size: a client that declares a large body and
     sends nothing of it makes the broker hold one piece.
 
     An endpoint that calls `keep` gets all of it at the end, as `whole`, without a copy. For others this is the part
-    that they have not read yet, as uvicorn's request has it: `len` is its size, and `bytes` takes it out.
+    that they have not read yet, in the way of uvicorn's request: `len` is its size, and `bytes` takes it out.
     """
 
     def __init__(self, size_bytes: int) -> None:
@@ -33,23 +33,23 @@ class ArrivingBody:
         self._is_kept = False
 
     def offer_to(self, scope: Scope) -> None:
-        """Have the endpoint of that request find it."""
+        """Put it into the scope, so that the endpoint of that request finds it."""
         scope.setdefault("extensions", {})[_EXTENSION] = self
 
     def free_room(self) -> memoryview:
-        """Where the next bytes go, at least one: none behind the end of the body, which are another request's."""
+        """Return where the next bytes go, at least one, and none behind the end of the body: those are another's."""
         wanted_bytes = min(self.left_bytes, PIECE_BYTES)
         if len(self._room) - self._end < min(wanted_bytes, _LEAST_ROOM_BYTES):
             self._make_room(0)
         return self._room[self._end : self._end + wanted_bytes]
 
     def arrived(self, size_bytes: int) -> None:
-        """So many bytes have come to `free_room`."""
+        """Note that so many bytes have come to `free_room`."""
         self._end += size_bytes
         self.left_bytes -= size_bytes
 
     def add(self, *pieces: memoryview) -> None:
-        """Take pieces that came together with what stands before them."""
+        """Append pieces that came together with the bytes before the body."""
         came = [piece for piece in pieces if piece]
         if came:
             self._make_room(sum(map(len, came)))
@@ -58,21 +58,21 @@ class ArrivingBody:
             self.arrived(len(piece))
 
     def drop(self, size_bytes: int) -> None:
-        """So many bytes have come that nobody reads any more; nor what came before them."""
+        """Drop bytes that have come and that no endpoint reads any more, with all before them."""
         self.left_bytes -= size_bytes
         self._room, self._taken_bytes, self._end = memoryview(b""), 0, 0
 
     def keep(self) -> None:
-        """From now on, nothing is taken out: `bytes` only marks what is there as read."""
+        """Keep everything from now on: `bytes` only marks the present bytes as read."""
         self._is_kept = True
 
     @property
     def size_bytes(self) -> int:
-        """How much of a body that is kept has been read."""
+        """How much of a kept body has been read."""
         return self._taken_bytes
 
     def whole(self) -> memoryview:
-        """All that was read of a body that is kept."""
+        """All that was read of a kept body."""
         return self._room[: self._taken_bytes]
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class ArrivingBody:
         return taken
 
     def _make_room(self, size_bytes: int) -> None:
-        """For so many bytes, and more."""
+        """Make room for so many bytes, and more."""
         least_bytes = max(PIECE_BYTES, _GROWTH * (self._end + size_bytes))
         room = memoryview(pa.allocate_buffer(min(self._end + self.left_bytes, least_bytes))).cast("B")
         room[: self._end] = self._room[: self._end]
@@ -95,6 +95,6 @@ class ArrivingBody:
 
 
 def arriving_body(scope: Scope) -> ArrivingBody | None:
-    """The body of a request, if it comes that way."""
+    """Return the body of a request, if it comes that way."""
     extensions = scope.get("extensions")
     return None if extensions is None else extensions.get(_EXTENSION)

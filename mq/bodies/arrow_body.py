@@ -1,8 +1,8 @@
 """Decodes Arrow IPC streams of untrusted clients, without an object per message.
 
-Every batch is validated in full before use: reading a column with bad offsets would crash the process. Only plain
-columns are accepted: compressed buffers, dictionaries and views can expand to far more bytes than they take. What a
-body says of compression is read from the metadata of its messages, before Arrow decodes any of them.
+Every batch is validated in full before use: a read of a column with bad offsets would crash the process. Only plain
+columns are accepted: compressed buffers, dictionaries and views can expand to far more bytes than they take. The
+compression of a body is read from the metadata of its messages, before Arrow decodes any of them.
 """
 
 import struct
@@ -38,14 +38,14 @@ MOST_ROWS = 1_000_000
 _BYTES_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _HEADER_TABLE_FIELD, _COMPRESSION_FIELD = 2, 3
 _OLD_COMPRESSION = b"ARROW:experimental_compression"
-"""By this custom metadata of a message, streams of metadata version 4 declare compressed buffers."""
+"""Streams of metadata version 4 declare compressed buffers by this custom metadata of a message."""
 _MESSAGES = ("schema", "record batch")
-"""What a stream of plain columns consists of."""
+"""The messages of a stream of plain columns."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def decode_arrow(body: bytes | memoryview, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
-    """The rows of an IPC stream. In the first step Arrow decodes; in the others values of JSON are checked.
+    """Return the rows of an IPC stream. In the first step Arrow decodes; the others check values of JSON.
 
     Raises `Malformed` if the bytes are not a complete, valid stream, and `InvalidInput` if the columns are wrong.
     No column depends on when the body was received.
@@ -61,7 +61,7 @@ def decode_arrow(body: bytes | memoryview, schema: MessageSchema, received_us: i
 
 
 def _decoded(body: bytes | memoryview, schema: MessageSchema) -> tuple[Rows, npt.NDArray[np.bool_] | None]:
-    """The rows, and which of them are text, if the stream tells it."""
+    """Return the rows, and which of them are text, if the stream says so."""
     buffer = pa.py_buffer(body)
     if body[-len(_END_OF_STREAM) :] != _END_OF_STREAM:
         # Arrow does not notice that a stream was cut off between two batches.
@@ -76,7 +76,8 @@ def _decoded(body: bytes | memoryview, schema: MessageSchema) -> tuple[Rows, npt
                 if rows > MOST_ROWS:
                     raise InvalidInput(f"more than {MOST_ROWS} messages in one request: send fewer")
                 batch.validate(full=True)
-                # Counts what two columns share for each of them: so no row can be larger than what was sent of it.
+                # Bytes that two columns share count for each of them: so no row can be larger than the bytes sent for
+                # it.
                 size_bytes += batch.nbytes
                 if size_bytes > len(buffer):
                     raise InvalidInput("columns of the Arrow stream share bytes: write each column's own")
@@ -103,7 +104,7 @@ def _text_rows(table: pa.Table) -> npt.NDArray[np.bool_] | None:
 
 
 def _with_json_strings(rows: Rows, texts: npt.NDArray[np.bool_], *, most_bytes: int) -> Steps[Rows]:
-    """The rows, and those that are text as JSON strings.
+    """Return the rows, with texts as JSON strings.
 
     Raises `InvalidInput` if these take more than `most_bytes`: a control character takes six times its byte.
     """
@@ -161,7 +162,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, field: int) -> int | None:
-    """The position of the table in a field of another table; None if the field is not set."""
+    """Return the position of the table in a field of another table; None if the field is not set."""
     vtable = table - int(struct.unpack_from("<i", data, table)[0])
     slot = 4 + 2 * field
     if struct.unpack_from("<H", data, vtable)[0] < slot + 2:
@@ -240,7 +241,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
 
 
 def _times(array: pa.Array) -> pa.Array:
-    """The times in microseconds, UTC. A time without a zone counts as UTC; nanoseconds are truncated."""
+    """Return the times in microseconds, UTC. A time without a zone counts as UTC; nanoseconds are truncated."""
     try:
         micros = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
     except pa.ArrowInvalid as error:

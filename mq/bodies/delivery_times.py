@@ -1,4 +1,4 @@
-"""When a message may be handed out to the consumers of queue groups: fields of a message, stored as headers."""
+"""The time when consumers of queue groups may get a message: fields of a message, stored as headers."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -15,7 +15,7 @@ _Header = tuple[str, bytes]
 
 
 def delivery_headers(message: Mapping[str, Any], headers: list[_Header], now_us: int, where: str) -> list[_Header]:
-    """The headers for what a message says of its delivery; `headers` are its own. Raises `InvalidInput`."""
+    """Return the headers for a message's fields of delivery; `headers` are its own. Raises `InvalidInput`."""
     if message.keys().isdisjoint(DELIVERY_FIELDS):
         return []
     deliver_at = _deliver_at(message, now_us, where)
@@ -30,7 +30,7 @@ def delivery_headers(message: Mapping[str, Any], headers: list[_Header], now_us:
 
 
 def delivery_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Parameters of a query as the fields of a message, whose delay is a number. Raises `InvalidInput`."""
+    """Return the parameters of a query as fields of a message; the delay is a number. Raises `InvalidInput`."""
     fields: dict[str, Any] = dict(parameters)
     if (delay := fields.get("delay_seconds")) is not None:
         try:

@@ -1,6 +1,6 @@
 """Reads a request body within bounds: it takes room in the front store as the bytes arrive.
 
-What was declared and does not come takes no room. How long a body may take, `mq/process/connections` watches over.
+A body that was declared and does not come takes no room. `mq/process/connections` limits how long a body may take.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ _INFLATE_STEP_BYTES = 1024 * 1024
 _INLINE_BYTES = 16 * 1024
 _COPIED_BYTES = 2 * 1024 * 1024
 """Copied at once: some 0.5 ms, where memory is fresh."""
-# A body that has grown by so much, to so many bytes, cost its sender nothing: until it is answered, it counts as one
-# that arrives.
+# A body that has grown by so much, to so many bytes, cost its sender nothing. Until it is answered, it counts as one
+# that is still arriving.
 _GROWN, _GROWN_BYTES = 32, 4 * 1024 * 1024
 _ROW_BYTES = 64
 """About what a message takes in columns, besides its key and value."""
@@ -108,10 +108,10 @@ class Intake:
         return body
 
     async def hold_rows(self, count: int, *, beside_bytes: int = 0) -> int:
-        """Hold room for so many messages as columns, if that is more than their body took. Returns what is held.
+        """Hold room for so many messages as columns, if that is more than their body took. Returns the room held.
 
-        A body of empty messages takes a few bytes for each. `beside_bytes` is what is stored with all of them besides.
-        Raises `FrontStoreFull`.
+        A body of empty messages takes a few bytes for each. `beside_bytes` is stored in addition to all of them. Raises
+        `FrontStoreFull`.
         """
         size_bytes = max(_ROW_BYTES * count, self.held_bytes if beside_bytes else 0) + beside_bytes
         size_bytes = min(size_bytes, self._room.limit_bytes)
@@ -120,7 +120,7 @@ class Intake:
         return self.held_bytes
 
     async def _read_in_pieces(self, receive: Receive, first: bytes) -> bytes | memoryview:
-        """The whole body of which `first` is there. It gives way when it stalls and others need its room."""
+        """Return the whole body that begins with `first`. It gives way when it stalls and others need its room."""
         try:
             async with asyncio.timeout(None) as self._patience:
                 self._room.gets_on(self)
@@ -163,14 +163,14 @@ class Intake:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _waits(self, size_bytes: int) -> bool:
-        """Whether a body is to be promised its room. A small one arrives whole, and needs none."""
+        """Whether a body needs a promise of its room. A small one arrives whole, and needs none."""
         return self._wait and size_bytes > STEP_BYTES
 
     def _fits(self, size_bytes: int) -> bool:
         return size_bytes <= self._limit_bytes and self._room.has_room(size_bytes)
 
     async def _wait_for_room(self, size_bytes: int) -> None:
-        """Return when there is room for that many bytes. It is not reserved: they have not come yet."""
+        """Return when there is room for that many bytes. It is not reserved: the bytes have not come yet."""
         self._check(size_bytes)
         if self._waits(size_bytes):
             while not self._room.try_promise(size_bytes):
@@ -186,7 +186,7 @@ class Intake:
         await self._take(size_bytes)
 
     async def _take(self, size_bytes: int) -> None:
-        """As `hold`, where it is known that it may be that much."""
+        """As `hold`, for a size that is known to be allowed."""
         while not self._room.try_reserve(size_bytes - self.held_bytes):
             # Not the client's fault: while it waits here, the body does not count as stalled.
             self._room.ends(self)
@@ -202,8 +202,8 @@ class Intake:
         self._room.redeem(size_bytes)
 
     async def _wait_for_others(self) -> None:
-        """Wait until another request gives room back; raises `FrontStoreFull` where it must not, or none will."""
-        # Who stalls gives its room back at once, so that nobody has to be refused for it.
+        """Wait until another request gives room back; raises `FrontStoreFull` if it must not wait, or none will."""
+        # A stalled body gives its room back at once, so that no other request has to be refused for it.
         gives_way = self._room.give_way()
         if self._left_seconds <= 0:
             raise self._too_late()
@@ -216,11 +216,11 @@ class Intake:
             )
 
     async def _wait_for_turn(self) -> None:
-        """Return once more of the body may be received: those that began before go first. Raises `FrontStoreFull`."""
+        """Return once more of the body may be received: earlier bodies go first. Raises `FrontStoreFull`."""
         while not self._arrivals.may_go_on(self):
             if self._left_seconds <= 0:
                 raise self._arrivals.full()
-            # Not the client's fault: while it waits here, the body does not count as stalled. Who stalls makes room.
+            # Not the client's fault: while it waits here, the body does not count as stalled. Stalled bodies make room.
             self._room.ends(self)
             self._room.give_way()
             await self._until_one_may_stall(self._arrivals.turn(self))
@@ -228,7 +228,7 @@ class Intake:
                 self._room.gets_on(self)
 
     async def _until_one_may_stall(self, free: Coroutine[Any, Any, bool]) -> bool | None:
-        """What `free` returns; None if that takes so long that somebody may stall by now, or that patience is over."""
+        """Return what `free` returns; None if a body may have stalled by then, or if patience is over."""
         loop = asyncio.get_running_loop()
         began_seconds = loop.time()
         try:
@@ -252,7 +252,7 @@ class Intake:
         if encoding != "gzip":
             raise UnsupportedMedia(f"content encoding {encoding!r:.80} is not supported: send gzip or none")
         inflater = zlib.decompressobj(wbits=31)
-        # It grows where it lies, and gives all of it away without a copy.
+        # The buffer grows in place, and hands out all of it without a copy.
         inflated = io.BytesIO()
         size_bytes = 0
         waiting: bytes | memoryview = body
@@ -285,7 +285,7 @@ class Intake:
 
 
 async def as_bytes(body: bytes | memoryview, turns: Line) -> bytes:
-    """The body as bytes. A large one is copied a piece in each turn: nothing else goes on meanwhile."""
+    """Return the body as bytes. Copies a large one a piece in each turn: nothing else goes on meanwhile."""
     if isinstance(body, bytes) or len(body) <= _COPIED_BYTES:
         return bytes(body)
     copied = io.BytesIO()

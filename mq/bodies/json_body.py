@@ -42,12 +42,12 @@ _BEHIND_MESSAGE = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
 _END = re.compile(r"[ \t\r\n]*\}[ \t\r\n]*\Z")
 # A message and a header cost as much as so many bytes of a value.
 _MESSAGE_BYTES, _HEADER_BYTES = 2048, 512
-# Joined all at once, the batches of a long body would hold up everybody: each piece of a column takes its time.
+# Joining the batches of a long body at once would hold up all requests: each piece of a column takes its time.
 _JOINED_BATCHES = 64
 
 
 def decode_json(body: bytes, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
-    """The rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
+    """Return the rows of `{"messages": [...]}`. Raises `Malformed` or `InvalidInput`, which name the wrong message."""
     if len(body) <= WHOLE_BYTES:
         return (yield from rows_of(_of_document(body), schema, received_us))
     start = _FIRST_MESSAGE.match(body)
@@ -58,7 +58,7 @@ def decode_json(body: bytes, schema: MessageSchema, received_us: int = 0) -> Ste
 
 
 def rows_of_long(body: bytes, start: int, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
-    """The rows of a long document whose last field is a list of messages. The first begins at `start`.
+    """Return the rows of a long document whose last field is a list of messages. The first begins at `start`.
 
     Up to there all is ASCII. Errors as `decode_json`.
     """
@@ -69,9 +69,9 @@ def rows_of_long(body: bytes, start: int, schema: MessageSchema, received_us: in
 def decode_json_value(
     body: bytes, schema: MessageSchema, fields: Mapping[str, Any], received_us: int = 0
 ) -> Steps[Rows]:
-    """The row of a body that is the `value` of one message; `fields` are the others. Errors as `decode_json`.
+    """Return the row of a body that is the `value` of one message; `fields` are the others. Errors as `decode_json`.
 
-    A document of messages is refused: it would be stored as one value, which nobody means.
+    Refuses a document of messages: it would be stored as one value, which is never meant.
     """
     check_parsed_size(body, "the body")
     value = _parse(body, "the body")
@@ -80,13 +80,13 @@ def decode_json_value(
             "a key in the query is for a body that is a single value; this one is a document of messages, and each "
             "of them has its own key"
         )
-    # The body is a value, whatever it is. In a document of messages null would mean that there is none.
+    # The body is the value, also if it is null. In a document of messages, null would mean that there is no value.
     given = orjson.Fragment(b"null") if value is None else value
     return rows_of([("the body", {**fields, "value": given})], schema, received_us)
 
 
 def decode_ndjson(body: bytes, schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
-    """The rows of a body with one message per line. Blank lines are skipped. Errors as `decode_json`, with the line."""
+    """Return the rows of a body with one message a line. Skips blank lines. Errors as `decode_json`, with the line."""
     if body.count(b"\n") > MOST_LINES:
         raise InvalidInput(f"the body has more than {MOST_LINES} lines: send fewer messages in a request, or Arrow")
     return rows_of(_lines(body), schema, received_us)
@@ -101,7 +101,7 @@ def _lines(body: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _of_document(body: bytes) -> Iterator[tuple[str, Any]]:
-    """The messages of a small document, parsed at once."""
+    """Yield the messages of a small document, parsed at once."""
     document = _parse(body, "the body")
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         raise InvalidInput(
@@ -114,7 +114,7 @@ def _of_document(body: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _one_by_one(body: bytes, start: int) -> Iterator[tuple[str, Any]]:
-    """The messages of a large document, parsed one after the other: parsed at once they would hold up everybody."""
+    """Yield the messages of a large document, parsed one by one: parsed at once, they would hold up all requests."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -144,7 +144,7 @@ def _parse(data: bytes, where: str) -> Any:
 
 
 class _Batch:
-    """Columns of a few rows, as lists of Python."""
+    """Columns of a few rows, as Python lists."""
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
@@ -153,7 +153,7 @@ class _Batch:
         self.headers: list[list[tuple[str, bytes]] | None] = []
 
     def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The same as Arrow, which takes far less memory."""
+        """Return the same as Arrow, which takes far less memory."""
         arrays = [
             pa.array(self.keys, schema.field("key").type),
             pa.array(self.values, schema.field("value").type),
@@ -165,10 +165,10 @@ class _Batch:
 
 
 def single_message(message: Any, schema: MessageSchema, received_us: int, where: str) -> Single | None:
-    """A message as it is stored by itself; None if it has a reference, which takes a wait. Raises `InvalidInput`."""
+    """Return a message as it is stored by itself; None if it has a reference to look up. Raises `InvalidInput`."""
     if isinstance(message, dict) and message.keys() == _KEY_AND_VALUE:
         key, value = message["key"], message["value"]
-        # What most messages are. Nothing is left to be checked of them, unless values have to be JSON.
+        # Most messages are like this. Nothing is left to check, unless values have to be JSON.
         if isinstance(key, str) and isinstance(value, str) and not schema.is_json:
             return Single(_encode(key, where), _encode(value, where), None, None)
     _check_message(message, where)
@@ -200,7 +200,7 @@ def _value_and_headers(
 
 
 def rows_of(messages: Iterable[tuple[str, Any]], schema: MessageSchema, received_us: int = 0) -> Steps[Rows]:
-    """The rows of messages, each of which comes with where it stands. Errors as `decode_json`."""
+    """Return the rows of messages, each of which comes with its place. Errors as `decode_json`."""
     blocks: list[pa.RecordBatch] = []
     done: list[pa.RecordBatch] = []
     batch, step_bytes = _Batch(), 0
@@ -259,7 +259,7 @@ def _key(message: Mapping[str, Any], where: str) -> bytes | None:
 
 
 def _value(message: Mapping[str, Any], schema: MessageSchema, where: str) -> tuple[bytes | None, bool]:
-    """The bytes to store, and whether they are JSON text. In a topic of JSON a string is a JSON string."""
+    """Return the bytes to store, and whether they are JSON text. In a topic of JSON a string is a JSON string."""
     if "value_base64" in message:
         return decode_base64(message["value_base64"], f"{where}: value_base64"), False
     value = message.get("value")
@@ -268,7 +268,7 @@ def _value(message: Mapping[str, Any], schema: MessageSchema, where: str) -> tup
     if isinstance(value, str) and not schema.is_json:
         return _encode(value, where), False
     try:
-        # A copy: what orjson returns holds on to the kilobytes in which it was written.
+        # A copy, since orjson's result keeps the kilobytes in which it was written.
         return bytes(memoryview(exact_json.dumps(value))), True
     except TypeError as error:
         raise InvalidInput(f"{where}: the value is nested too deeply: send it as JSON text in value_base64") from error
@@ -282,7 +282,7 @@ def _encode(text: str, where: str) -> bytes:
 
 
 def decode_base64(text: Any, where: str) -> bytes:
-    """The bytes of strict standard base64. Raises `InvalidInput`."""
+    """Return the bytes of strict standard base64. Raises `InvalidInput`."""
     if not isinstance(text, str):
         raise InvalidInput(f"{where} must be a string of base64")
     try:

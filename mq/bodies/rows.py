@@ -1,4 +1,4 @@
-"""The rows to which every body is decoded, and checks of their values."""
+"""The rows that every body is decoded to, and checks of their values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ JSON_HEADER = ("content-type", b"application/json")
 class Rows:
     """The messages of one publish, in the columns that producers give. `claims` are the unverified references, by row.
 
-    `grown_bytes`: so many bytes they have that their body did not have.
+    `grown_bytes`: how many bytes they have more than their body.
     """
 
     batch: pa.RecordBatch
@@ -80,7 +80,7 @@ def check_headers(headers: Sequence[tuple[str, bytes]], where: str) -> None:
 
 
 def json_string(text: bytes, where: str, *, most_bytes: int) -> bytes:
-    """A text as a JSON string. Raises `InvalidInput` if it is none, or takes more: or takes more than that."""
+    """Return a text as a JSON string. Raises `InvalidInput` if it is no text, or takes more than `most_bytes`."""
     try:
         written = orjson.dumps(text.decode())
     except UnicodeDecodeError as error:

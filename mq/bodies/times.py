@@ -7,7 +7,7 @@ from filer.times import parse_rfc3339
 
 
 def parse_time(text: Any, where: str, *, instead: str = "") -> int:
-    """Microseconds since the epoch of an RFC 3339 time; raises `InvalidInput`, with what may be there `instead`."""
+    """Return an RFC 3339 time in microseconds since the epoch; raises `InvalidInput`, which also names `instead`."""
     wanted = f"{where} must be {instead}an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z, not {text!r:.80}"
     if not isinstance(text, str):
         raise InvalidInput(wanted)

@@ -1,7 +1,7 @@
-"""Bulk loads at a broker (docs/design.md §10a): reserving segments, where files go, the commit.
+"""Bulk loads at a broker (docs/design.md §10a): reserves segments, returns where files go, commits.
 
 Any broker does any step of any load: everything about a load is in topic.json and on the store. Until its last step a
-commit changes nothing that anybody reads. That step is the compare-and-swap that begins the transition. Stopped before
+commit changes nothing that readers see. That step is the compare-and-swap that begins the transition. Stopped before
 that, there are checked files, and seals of segments that no topic has; the same request again has the same result.
 Stopped after that, topic.json names the steps left, and any broker that finds them goes on.
 """
@@ -54,7 +54,7 @@ _log = EventLog(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """Where a file of a load goes: its key, a presigned put if the store has such, and the object that exists there."""
+    """Where a file of a load goes: its key, a presigned put if the store has them, and the object that exists there."""
 
     key: str
     presigned: PresignedRequest | None
@@ -64,7 +64,7 @@ class FileTarget:
 class BulkLoads:
     """The bulk loads of all topics, as one broker serves them. All methods belong to the event loop's thread.
 
-    `on_failed` is told of commits that were `refused`, or whose outcome is `unknown`.
+    `on_failed` is called for commits that were `refused`, or whose outcome is `unknown`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class BulkLoads:
         return load, made
 
     async def find(self, topic: str, load_id: str) -> tuple[TopicState, Load]:
-        """The load of that id and the newest state of its topic; raises `NotFound`."""
+        """Return the load of that id and the newest state of its topic; raises `NotFound`."""
         runtime = await self._topics.topic(topic)
         await runtime.refresh()
         load = find_load(runtime.state, load_id)
@@ -154,7 +154,7 @@ class BulkLoads:
         look: bool,
         expires_seconds: int = URL_SECONDS,
     ) -> tuple[Load, list[FileTarget]]:
-        """The load, and where to put these files, within `expires_seconds`; with `look` also the objects there.
+        """Return the load, and where to put these files, within `expires_seconds`; with `look` also the objects there.
 
         Raises `NotFound`, `Conflict`, `InvalidInput`.
         """
@@ -207,7 +207,7 @@ class BulkLoads:
     # -- commit --------------------------------------------------------------------------------------------
 
     async def commit(self, topic: str, load_id: str, files: Sequence[FileClaim], asker: str = "") -> Load:
-        """Check the files, seal the segments, and have them adopted; the load as it was committed, now or before.
+        """Check the files, seal the segments, and adopt them; returns the load as committed, now or before.
 
         Raises `LoadRefused` if a file differs from its claim: then nothing has changed. Raises `NotFound`, `Conflict`,
         and `Repeatable` if the store or an owner did not answer. This broker runs one commit of a load at a time: a
@@ -231,11 +231,12 @@ class BulkLoads:
             raise Repeatable(error) from error
 
     async def _confirmed(self, topic: str, load: Load) -> Load:
-        """The load, once no older record can make brokers forget that it was adopted: they would sweep its files.
+        """Return the load, once no older record can make brokers forget its adoption: they would sweep its files.
 
-        First a mark of the version that adopted it, then a look. A record that is put back before the look is seen
-        here; after it, the mark is seen by every broker that reads that record for the first time
-        (`model/older_records.py`). Stopped anywhere, nobody was told; the request comes again, and finds it adopted.
+        First writes a mark of the version that adopted it, then reads the record. A record that is put back before the
+        read is seen here; after it, every broker that reads that record for the first time sees the mark
+        (`model/older_records.py`). Stopped anywhere, no client has had an answer; the request comes again, and finds it
+        adopted.
         """
         await self._catalogue.mark(topic, load.version or 0)
         record = await self._catalogue.read(topic)
@@ -289,7 +290,7 @@ class BulkLoads:
     # -- ranges --------------------------------------------------------------------------------------------
 
     async def _starts(self, runtime: TopicRuntime, parts: int) -> tuple[int, ...]:
-        """The first slot of each range of a load. The ranges share the known traffic evenly, else have equal widths."""
+        """Return the first slot of each range of a load. Ranges share known traffic evenly, else have equal widths."""
         state = runtime.state
         gate = asyncio.Semaphore(CALLS_AT_ONCE)
 
@@ -319,7 +320,7 @@ def _too_many(state: TopicState) -> str:
 
 
 def _joined(known: Sequence[tuple[tuple[int, int], SlotTraffic]]) -> SlotTraffic | None:
-    """The traffic of all slots; None if the traffic of any segment is unknown."""
+    """Return the traffic of all slots; None if the traffic of any segment is unknown."""
     messages, size_bytes = np.zeros(SLOTS), np.zeros(SLOTS)
     covered = 0
     for (start, stop), seen in known:
@@ -331,5 +332,5 @@ def _joined(known: Sequence[tuple[tuple[int, int], SlotTraffic]]) -> SlotTraffic
 
 
 def committed_segments(load: Load) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """Id, slots and end offset of each segment of a committed load."""
+    """Yield id, slots and end offset of each segment of a committed load."""
     yield from ((i, slots, end) for (i, slots), end in zip(load.ranges.items(), load.ends, strict=True))

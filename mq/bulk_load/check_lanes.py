@@ -1,4 +1,4 @@
-"""Whose load is checked next: principals take turns, by the time that their checks have taken."""
+"""The order in which loads are checked: principals take turns, by the time that their checks have taken."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ _SCALE = 0.001
 
 
 class Lane:
-    """So many checks at once; the others wait. Of one event loop."""
+    """A number of checks at once; the others wait. Of one event loop."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -19,7 +19,7 @@ class Lane:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether others wait."""
+        """Whether other checks wait."""
         return len(self._line) > 0
 
     @contextlib.asynccontextmanager

@@ -33,7 +33,7 @@ def main(jobs: BinaryIO, answers: BinaryIO, limit_bytes: int, cpu_seconds: float
     """Check files until the input ends."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    # Publishes go first: bulk loads are not urgent.
+    # Publishes go first, since bulk loads are not urgent.
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     most = _address_space_bytes() + limit_bytes
@@ -53,7 +53,7 @@ def _check(job: Any, jobs: BinaryIO, answers: BinaryIO, cpu_seconds: float) -> d
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         return parts
 
-    # Of a schema the job has the id.
+    # For a schema, the job has its id.
     about = {**job["segment"], "schema": MessageSchema.of(*job["segment"]["schema"].split("/"))}
     try:
         check_load_file(read, FileClaim(**job["claim"]), LoadSegment(**about))
@@ -65,7 +65,7 @@ def _check(job: Any, jobs: BinaryIO, answers: BinaryIO, cpu_seconds: float) -> d
 
 
 def _read(stream: BinaryIO) -> bytes:
-    """The next frame; empty at the end of the input."""
+    """Return the next frame; empty at the end of the input."""
     head = stream.read(4)
     return stream.read(int.from_bytes(head, "big")) if len(head) == 4 else b""
 

@@ -26,7 +26,7 @@ LIMIT_BYTES = 512 * MIB
 SHORT_AT_ONCE = LONG_AT_ONCE = 1
 READS_AT_ONCE = 8
 SHORT_BYTES, SHORT_SECONDS, SHORT_WAIT_SECONDS = 64 * MIB, 2, 5.0
-"""A load of so few bytes, as stored, is tried shortly first: for so much processor time, and no longer in all."""
+"""A load of so few bytes, as stored, first gets a short try: so much processor time, and no longer in all."""
 LONG_SECONDS, SECONDS_PER_MIB = 20, 4
 """Processor time that a load may take: so much, and more for each MiB as stored. Most take a tenth of a second."""
 CPU_SECONDS = 60.0
@@ -50,7 +50,7 @@ _ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """A file as it was found on the store, and the claim about it."""
+    """A file as it was found on the store, with its claim."""
 
     key: str
     etag: str
@@ -59,14 +59,14 @@ class PinnedFile:
 
 
 class _OutOfTime(Exception):
-    """The process has had all the processor time that it was given."""
+    """The process has used all of its processor time."""
 
 
 class LoadChecker:
     """Checks the files of each load one after the other, in a process per load; few loads at once.
 
-    What takes long waits for others of its kind, a file at a time, and never keeps short loads waiting: a file of some
-    kilobytes may take as long as one of gigabytes. Principals take turns.
+    A file that takes long waits for others of its kind, and never keeps short loads waiting: a file of some kilobytes
+    may take as long as one of gigabytes. Principals take turns.
 
     The process asks for ranges of bytes, at most those of one row group at a time: that limits this broker's memory per
     load.
@@ -103,7 +103,7 @@ class LoadChecker:
             left_seconds -= await self._check_some(left, asker, left_seconds)
 
     async def _check_some(self, left: "deque[PinnedFile]", asker: str, left_seconds: float) -> float:
-        """Check the next file, and others behind it while no other load waits; the processor time that it took."""
+        """Check the next file, and others behind it while no other load waits; returns the processor time it took."""
         used_seconds, file = 0.0, left[0]
         async with self._long.turn(asker), self._process(max(1, round(left_seconds))) as process:
             while left and (file is left[0] or not self._long.is_awaited):
@@ -117,7 +117,7 @@ class LoadChecker:
         return used_seconds
 
     async def _check_next(self, process: asyncio.subprocess.Process, left: "deque[PinnedFile]") -> float:
-        """Check the first of the files that are left, which is none of them then.
+        """Check the first of the remaining files, and remove it from them.
 
         Returns the processor time that the process has taken since its start.
         """
@@ -175,12 +175,12 @@ class LoadChecker:
             raise _OutOfTime
         if ended_by == signal.SIGPROF:
             return f"it takes more than {self._cpu_seconds:g} s of processor time to decode a part of it"
-        # Where Arrow cannot report a failed allocation, it ends the process.
+        # If Arrow cannot report a failed allocation, it ends the process.
         most = f"{self._limit_bytes // MIB} MiB"
         return f"it ends the process that opens it: it is damaged, or takes {most} of memory"
 
     async def _ask(self, process: asyncio.subprocess.Process, *frames: bytes) -> dict[str, Any]:
-        """Send the frames; the process's answer."""
+        """Send the frames; returns the process's answer."""
         try:
             async with asyncio.timeout(self._silent_seconds):
                 await _send(process, *frames)

@@ -1,4 +1,4 @@
-"""The segments of a bulk load on the store: checking that exactly the named files exist, and sealing the segments.
+"""The segments of a bulk load on the store: checks that exactly the named files exist, and seals the segments.
 
 No topic has these segments yet, so no reader sees the objects put here. Stopped anywhere, the next commit of the load
 puts the same again.
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def segment_ends(load: Load, files: Sequence[FileClaim]) -> dict[int, int]:
-    """The end offset of each segment by the claims; raises `LoadRefused` if files overlap or leave a gap."""
+    """Return the end offset of each segment by the claims; raises `LoadRefused` if files overlap or leave a gap."""
     if len(files) > MOST_FILES:
         raise LoadRefused(f"{len(files)} files were named: a load has at most {MOST_FILES}")
     ends = dict.fromkeys(load.segments, 0)
@@ -62,7 +62,7 @@ class LoadFolders:
     async def pin(
         self, state: TopicState, load: Load, files: Sequence[FileClaim], ends: Mapping[int, int]
     ) -> list[PinnedFile]:
-        """The files as they are stored; raises `LoadRefused` if one is missing, or their folders have other files."""
+        """Return the files as stored; raises `LoadRefused` if one is missing, or their folders have other files."""
         by_segment: dict[int, list[FileClaim]] = {segment: [] for segment in load.segments}
         for file in sorted(files, key=lambda file: file.base_offset):
             by_segment[file.segment].append(file)
@@ -80,7 +80,7 @@ class LoadFolders:
     async def _pin_segment(
         self, state: TopicState, load: Load, segment: int, files: Sequence[FileClaim], end: int
     ) -> AsyncIterator[PinnedFile]:
-        """One listing gives the files of a segment. A file that it lacks is requested: listings may lag behind."""
+        """Return the files of a segment by one listing. Requests a file that it lacks: listings may lag behind."""
         folder = keys.segment_folder(state.topic, segment)
         seal = keys.segment_file(state.topic, segment, FileName(end))
         wanted = {keys.segment_file(state.topic, segment, FileName(file.base_offset)): file for file in files}
@@ -109,7 +109,7 @@ class LoadFolders:
         """Put the seal of each segment, and a snapshot of its index, from which brokers take the segment's files.
 
         A presigned address may still be used after the commit, for a name that is free. A file that comes to lie
-        between the checked ones that way counts for no broker: every broker begins with the snapshot, which has the
+        between the checked ones in this way counts for no broker: every broker begins with the snapshot, which has the
         seal, and looks at no names. The seals hold no producer windows (`filer/segment/inheritance.py`).
         """
         by_segment: dict[int, list[PinnedFile]] = {segment: [] for segment in load.segments}
@@ -143,7 +143,7 @@ class LoadFolders:
     async def _put_seal(self, key: str, data: bytes, footer: Footer) -> int:
         """Put this seal; returns its size in bytes. Raises `LoadRefused` if another file has the name.
 
-        A seal that is there may be of a broker of another version, which encodes the same seal in other bytes.
+        An existing seal may be of a broker of another version, which encodes the same seal in other bytes.
         """
         try:
             await self._store.create(key, data)
@@ -174,7 +174,7 @@ class LoadFolders:
 
 
 def _index_of(files: Sequence[PinnedFile], time_us: int) -> SegmentIndex:
-    """The index of a segment whose files were checked, in order."""
+    """Return the index of a segment with checked files, in order."""
     index = SegmentIndex()
     for claim in (file.claim for file in files):
         end = claim.base_offset + claim.count

@@ -1,6 +1,6 @@
-"""Segments that other brokers own: forwarding publishes to them, and reading their newest messages.
+"""Segments that other brokers own: forwards publishes to them, and reads their newest messages.
 
-`RemoteSegments` has both by segment id; begin reading there. `RemoteSegment` forwards what is published here to the
-segment's owner, in calls that a `ForwardBatcher` puts together. `RemoteTail` follows the owner's newest messages for
-readers of this broker.
+`RemoteSegments` has both by segment id; begin reading there. `RemoteSegment` forwards messages published here to the
+segment's owner, in calls that a `ForwardBatcher` collects. `RemoteTail` follows the owner's newest messages for readers
+of this broker.
 """

@@ -26,7 +26,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 class WaitingPart:
     """An accepted part of the request with that id. `stored` resolves to its positions.
 
-    `abandoned`: its publisher has given up waiting while it was being sent. `span` is the step of forwarding it.
+    `abandoned`: its publisher gave up waiting while it was being sent. `span` is the step of forwarding it.
     """
 
     payload: Payload
@@ -40,8 +40,8 @@ class WaitingPart:
 class ForwardBatcher:
     """Parts that arrive during a call go with a later one. `producers` counts parts that wait or are being sent.
 
-    `send` makes a call and resolves the parts' futures. `on_ended` gets the parts of a call that is over, however it
-    ended. `on_unstored` gets the change in the number of bytes that are being sent and that no publisher waits for.
+    `send` makes a call and resolves the parts' futures. `on_ended` gets the parts of a call that is over, with any
+    outcome. `on_unstored` gets the change in the number of bytes that are being sent and that no publisher waits for.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ForwardBatcher:
         return dropped
 
     def count_abandoned(self) -> None:
-        """Count the parts under way whose publishers have given up, and forget those that no call has taken."""
+        """Count the parts under way with publishers that have given up, and forget those that no call has taken."""
         for batch in self.calls.values():
             for waiting in batch:
                 if waiting.stored.done() and not waiting.abandoned:
@@ -105,7 +105,7 @@ class ForwardBatcher:
             self._call()
 
     def _call(self) -> None:
-        """Send what waits, as much as fits into one call."""
+        """Send the waiting parts, as many as fit into one call."""
         if self._waiting:
             batch = self._take()
             task = asyncio.create_task(self._send(batch), name=self._name, context=request_ids.of_nobody())
@@ -116,7 +116,7 @@ class ForwardBatcher:
                 self._call_soon()
 
     def _take(self) -> list[WaitingPart]:
-        """Whole parts, about `BATCH_BYTES`."""
+        """Take whole parts, about `BATCH_BYTES`."""
         size_bytes = taken = 0
         for waiting in self._waiting:
             if taken and size_bytes + waiting.part.size_bytes > BATCH_BYTES:

@@ -23,7 +23,7 @@ LAST_ANSWERS_SECONDS = 2.0
 
 
 class _NothingToInherit:
-    """The owner finds out which producer windows its segment has from its predecessors."""
+    """A reminder that the owner finds out the producer windows its segment inherits from its predecessors."""
 
     complete = True
 
@@ -43,7 +43,7 @@ class RemoteSegment:
     accepts no more messages and calls `on_moved` once. The next publish gets a newer route, or a new `RemoteSegment` of
     the same owner.
 
-    `on_forwarded` gets the seconds of each call that is over, however it ended.
+    `on_forwarded` gets the seconds of each call that is over, with any outcome.
     """
 
     # Only the owner seals a segment.
@@ -93,13 +93,13 @@ class RemoteSegment:
         return stored
 
     def gather(self, single: Single, size_bytes: int, together: object) -> None:
-        """None: `append` sends together what comes together."""
+        """Return None: `append` sends messages that come together in one call."""
 
     def check_sequence(self, payload: Payload, request: RequestId) -> None:
         """Do nothing: the owner checks it."""
 
     def count_abandoned(self) -> None:
-        """Count the messages on their way whose publishers have given up waiting."""
+        """Count the messages on their way with publishers that have given up waiting."""
         for batcher in self._batchers:
             batcher.count_abandoned()
 
@@ -149,7 +149,7 @@ class RemoteSegment:
         runs = _runs(batch)
         began_seconds = self._clock.monotonic_seconds()
         try:
-            # The task of a call belongs to none of its requests, or to the first: the id is that of all of them.
+            # The task of a call belongs to none of its requests, or to the first: its id is that of all of them.
             with request_ids.within(request_ids.joined(waiting.request_id for waiting in batch)):
                 outcomes = await self._peers.append(
                     self._url, self.ref.topic, self.ref.segment, self._version, rows, [_joined(run) for run in runs]
@@ -212,7 +212,7 @@ def _runs(batch: Sequence[WaitingPart]) -> list[list[WaitingPart]]:
 
 
 def _run_key(waiting: WaitingPart) -> object:
-    """The same for neighbours that go as one part."""
+    """Return a key that is the same for neighbours that go as one part."""
     if waiting.part.request is None and isinstance(waiting.payload, Single):
         return "singles"
     return id(waiting)
@@ -244,6 +244,6 @@ def _fail(batch: Sequence[WaitingPart], error: Exception) -> None:
 
 
 def _fail_unknown(batch: Sequence[WaitingPart], error: Exception) -> None:
-    """These may be stored or not. The owner of the segment's successors recognises requests with an id."""
+    """Fail parts that may be stored or not. The owner of the segment's successors recognises requests with an id."""
     _fail([waiting for waiting in batch if waiting.part.request is not None], SegmentMoved(str(error)))
     _fail(batch, error)

@@ -20,7 +20,7 @@ class RemoteSegments:
     """Forwards and tails by segment id.
 
     `on_moved` is called when a forward has failed, `on_news` when a tail has grown or ended. `on_forwarded` gets the
-    seconds that a call to an owner took. `url_of` gives the address of a live broker.
+    seconds that a call to an owner took. `url_of` returns the address of a live broker.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RemoteSegments:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def forward(self, ref: SegmentRef, segment: Segment, version: int) -> RemoteSegment:
-        """The `RemoteSegment` that forwards messages of the segment; a new one if the last one has failed."""
+        """Return the `RemoteSegment` that forwards messages of the segment; a new one if the last one has failed."""
         known = self._forwards.get(segment.id)
         if known is None or not known.is_open:
             url = self._url_of(segment.owner)
@@ -59,12 +59,12 @@ class RemoteSegments:
         return known
 
     def count_abandoned(self) -> None:
-        """Count the messages on their way to owners whose publishers have given up waiting."""
+        """Count the messages on their way to owners with publishers that have given up waiting."""
         for forward in self._forwards.values():
             forward.count_abandoned()
 
     def tail(self, segment_id: int) -> Tail | None:
-        """The segment's newest messages, if a reader of this broker follows them."""
+        """Return the segment's newest messages, if a reader of this broker follows them."""
         remote = self._tails.get(segment_id)
         return None if remote is None or remote.ended else remote.tail
 
@@ -86,7 +86,7 @@ class RemoteSegments:
         remote.keep_alive()
 
     async def ask(self, ref: SegmentRef, segment: Segment, offset: int, *, max_rows: int, max_bytes: int) -> TailPage:
-        """The messages that the segment's owner has now, from `offset` on.
+        """Return the messages that the segment's owner has now, from `offset` on.
 
         Raises `OwnerSilent`, and `DataMissing` or `CorruptFile` as the owner does.
         """

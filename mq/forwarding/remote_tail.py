@@ -20,7 +20,7 @@ RETRY_SECONDS = 0.2
 class RemoteTail:
     """Asks the owner for the next messages by long polls, as long as they have a reader here.
 
-    However many readers there are, the owner is asked once. `on_news` is called when there is more, and at the end.
+    The owner is asked once for any number of readers. `on_news` is called when there is more, and at the end.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RemoteTail:
         return self._task.done()
 
     def keep_alive(self) -> None:
-        """Somebody reads it."""
+        """Note that a reader reads it."""
         self._wanted_seconds = self._clock.monotonic_seconds()
 
     def stop(self) -> None:
@@ -64,14 +64,14 @@ class RemoteTail:
         try:
             while self._clock.monotonic_seconds() - self._wanted_seconds < IDLE_SECONDS:
                 if not await self._take_page():
-                    # The topic's record soon says why. Readers that are woken at once would be back at once.
+                    # The topic's record soon says why. Readers that are woken at once would ask again at once.
                     await self._clock.sleep(RETRY_SECONDS)
                     return
         finally:
             self._on_news()
 
     async def _take_page(self) -> bool:
-        """Whether to go on. False if the owner is gone or the segment sealed, which the topic's record says."""
+        """Fetch a page; returns False if the owner is gone or the segment sealed, as the topic's record says."""
         url = self._url()
         if url is None:
             return False

@@ -1,20 +1,20 @@
-"""The bounded memory of bodies of which only a part is there."""
+"""The bounded memory of bodies that have come only in part."""
 
 import asyncio
 from collections.abc import Hashable
 
 from mq.base.errors import FrontStoreFull
 
-# Whoever may go on receives about this much before it asks again.
+# A body that may go on receives about this much before it asks again.
 _STEP_BYTES = 64 * 1024
 
 
 class Arrivals:
-    """What arriving bodies hold, in the order in which they began. Belongs to one event loop.
+    """The memory of arriving bodies, in the order in which they began. Belongs to one event loop.
 
     The one that began first may always go on, so that no body waits for another in a circle. The others may while they
     hold no more than `limit_bytes` together; above it they wait in their sockets. Half as much again is for pieces that
-    arrive before anybody can know that they belong to a larger body: above that nothing more is taken.
+    arrive before it can be known that they belong to a larger body: above that nothing more is accepted.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -29,18 +29,18 @@ class Arrivals:
 
     @property
     def total_bytes(self) -> int:
-        """What all of them hold."""
+        """The memory that all of them hold."""
         return self._total_bytes
 
     def begin(self, body: Hashable, size_bytes: int) -> None:
-        """The first piece of a body is there, and others are to come. Raises `FrontStoreFull`."""
+        """Note the first piece of a body; others are to come. Raises `FrontStoreFull`."""
         if self._held and self._others_bytes() + size_bytes > self.limit_bytes + self.limit_bytes // 2:
             raise self.full()
         self._held[body] = size_bytes
         self._total_bytes += size_bytes
 
     def holds(self, body: Hashable, size_bytes: int) -> None:
-        """So much of a body is there now."""
+        """Note that so much of a body is there now."""
         self._total_bytes += size_bytes - self._held[body]
         self._held[body] = size_bytes
 
@@ -58,7 +58,7 @@ class Arrivals:
         return True
 
     def end(self, body: Hashable) -> None:
-        """A body is complete, or was given up."""
+        """Note that a body is complete, or was given up."""
         self._total_bytes -= self._held.pop(body, 0)
         if self._waiting:
             self._serve()

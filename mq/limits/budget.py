@@ -1,4 +1,4 @@
-"""Memory that work takes while it is under way, where its size is known before it begins."""
+"""Memory for work under way, if the size is known before the work begins."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,11 @@ from mq.limits.fair_line import FairLine
 from mq.limits.turns import ASKER
 
 _BYTES_PER_SECOND = 1e9
-"""A line of what takes turns counts in seconds. So much memory counts as one."""
+"""The line counts costs in seconds. So much memory counts as one second."""
 
 
 class Budget:
-    """At most so many bytes at once. Who finds no room waits, and each client gets its share. Of one event loop."""
+    """At most so many bytes at once. Callers without room wait, and each client gets its share. Of one event loop."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -22,7 +22,7 @@ class Budget:
 
     @contextlib.asynccontextmanager
     async def held(self, size_bytes: int) -> AsyncIterator[None]:
-        """A context in which so many bytes are held. What is larger than all of it is held alone."""
+        """A context in which so many bytes are held. A size above the whole budget is held alone."""
         size_bytes = min(size_bytes, self.limit_bytes)
         asker = ASKER.get()
         if self._next is not None or self.held_bytes + size_bytes > self.limit_bytes:
@@ -44,12 +44,12 @@ class Budget:
             self._serve()
 
     def _gave_up(self, size_bytes: int, waiter: "asyncio.Future[None]") -> None:
-        if not waiter.cancelled():  # it had got what it waited for
+        if not waiter.cancelled():  # it had got its room
             self.held_bytes -= size_bytes
         self._serve()
 
     def _serve(self) -> None:
-        """Let those go on for whom there is room, in the order of the line: nobody overtakes who is next."""
+        """Let waiting callers go on that have room, in the order of the line: none overtakes the next one."""
         while self._next is not None or self._line:
             if self._next is None:
                 self._next = self._line.pop()[1]

@@ -1,4 +1,4 @@
-"""Whose turn it is, where each should get about the same time. It knows no event loop: costs come in afterwards."""
+"""The order of turns, if each asker should get about the same time. It has no event loop: costs come in afterwards."""
 
 import heapq
 import itertools
@@ -9,34 +9,34 @@ from typing import Generic, TypeVar
 
 W = TypeVar("W")
 CREDIT_SECONDS = 0.001
-"""Who has not used so much of his share yet goes before those who keep coming back."""
+"""An asker that has not used so much of its share yet goes before those that keep coming back."""
 DEBT_SECONDS = 0.001
-"""Nobody waits for longer than until each of the others has had about so much, as if the first to come went first: one
-connection may carry the requests of many."""
+"""No asker waits for longer than until each of the others has had about so much, as if they came in order of arrival:
+one connection may carry the requests of many clients."""
 STARVED_SECONDS = 0.004
-"""Who has waited while others had so much for each who waits is next. Newcomers have had nothing yet, so that clients
-who open a connection for each request would keep everybody else waiting for ever."""
+"""An asker that has waited while others had so much for each waiting one is next. Newcomers have had nothing yet, so
+clients that open a connection for each request would otherwise keep all others waiting for ever."""
 _FEW = 1024
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """An asker who waits: how often, and what turns had cost in all when he began, or had his last one."""
+    """A waiting asker: how often it waits, and the cost of all turns when it began, or had its last one."""
 
     count: int
     since_seconds: float
 
 
 class FairLine(Generic[W]):
-    """Those who wait for a turn, by who asks. The one who has had least goes first (start-time fair queueing).
+    """Waiting turns, by asker. The asker that has had least goes first (start-time fair queueing).
 
-    Time runs here by what turns cost: `_now` is the place at which the newest turn began. Each asker goes on where his
-    last turn ended, or at `_now`, if that is later: nobody saves up turns that he did not use, but for the credit.
+    Time here is the cost of turns: `_now` is the place at which the newest turn began. Each asker goes on where its
+    last turn ended, or at `_now`, if that is later: no asker saves up turns that it did not use, but for the credit.
     """
 
     def __init__(self) -> None:
         self._now = self._cost_seconds = 0.0
-        # Who has waited longest comes first.
+        # The asker that has waited longest comes first.
         self._askers: OrderedDict[Hashable, _Waiting] = OrderedDict()
         self._ends: dict[Hashable, float] = {}
         self._most_ends = _FEW
@@ -52,7 +52,7 @@ class FairLine(Generic[W]):
         return len(self._waiting)
 
     def add(self, asker: Hashable, waiter: W) -> None:
-        """The asker waits for a turn."""
+        """Let the asker wait for a turn."""
         if (waiting := self._askers.get(asker)) is not None:
             waiting.count += 1
         else:
@@ -60,7 +60,7 @@ class FairLine(Generic[W]):
         heapq.heappush(self._waiting, (self._begin(asker), next(self._number), asker, waiter))
 
     def pop(self) -> tuple[Hashable, W]:
-        """Whose turn it is. There has to be someone."""
+        """Return the next turn: its asker and its waiter. There has to be one."""
         if (starved := self._starved()) is not None:
             return starved
         while True:
@@ -70,11 +70,11 @@ class FairLine(Generic[W]):
                 self._now = max(self._now, begin)
                 self._has_turn(asker)
                 return asker, waiter
-            # It has had a turn for something else since it began to wait for this.
+            # The asker has had a turn for other work since it began to wait for this.
             heapq.heappush(self._waiting, (end, number, asker, waiter))
 
     def charge(self, asker: Hashable, cost_seconds: float) -> None:
-        """A turn of the asker took so long."""
+        """Note that a turn of the asker took so long."""
         self._cost_seconds += cost_seconds
         self._ends[asker] = min(self._begin(asker) + cost_seconds, self._now + DEBT_SECONDS)
         if len(self._ends) > self._most_ends:
@@ -83,7 +83,7 @@ class FairLine(Generic[W]):
             self._most_ends = max(_FEW, 2 * len(self._ends))
 
     def _starved(self) -> tuple[Hashable, W] | None:
-        """The first of whoever has waited for too long, if somebody has."""
+        """Return the turn of the asker that has waited longest, if it has waited for too long."""
         asker, waiting = next(iter(self._askers.items()))
         if self._cost_seconds - waiting.since_seconds <= STARVED_SECONDS * len(self._askers):
             return None

@@ -14,10 +14,10 @@ from mq.limits.room import Room
 
 # Memory of a table of seven columns beside its data. For a single small message this is nearly all of it.
 TABLE_OVERHEAD_BYTES = 8 * 1024
-# Stored messages take at most the budget divided by this. They serve readers of the tail, who are never far behind.
+# Stored messages take at most the budget divided by this. They serve readers of the tail, which are never far behind.
 # With a larger share every request needed fresh memory from the system, which doubled its measured cost.
 RECENT_SHARE = 16
-# Whatever Arrow does with a table takes some microseconds for each of its chunks: beyond a few they are joined.
+# Each operation of Arrow on a table takes some microseconds for each chunk: beyond a few, chunks are joined.
 _FEW_CHUNKS, _MOST_CHUNKS, _SMALL_BYTES = 4, 128, 256 * 1024
 
 
@@ -50,7 +50,7 @@ class Tail:
             self._sizes_bytes.popleft()
 
     def read(self, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
-        """Messages from `offset` on, at least one; None if the tail does not hold that offset.
+        """Return messages from `offset` on, at least one; None if the tail does not hold that offset.
 
         Files are joined up to about `max_bytes`, and at most `_MOST_CHUNKS` of them: there may be more messages.
         Each row counts with the average size of its file's rows.
@@ -75,7 +75,7 @@ class Tail:
         return joined.combine_chunks() if len(chosen) > _FEW_CHUNKS and size_bytes < _SMALL_BYTES else joined
 
     def offset_of_time(self, offset: int, timestamp_us: int) -> int | None:
-        """The first offset from that one on of that time or later, `end` if there is none; None as in `read`."""
+        """Return the first offset from that one on of that time or later, `end` if there is none; None as in `read`."""
         if not self.start <= offset < self.end:
             return None
         position = bisect.bisect_left(self._tables, timestamp_us, key=_last_timestamp_us)
@@ -85,7 +85,7 @@ class Tail:
         return max(offset, self._bases[position] + int(stamps.searchsorted(timestamp_us)))
 
     def between(self, start: int, end: int) -> pa.Table | None:
-        """The messages at offsets `[start, end)`; None if the tail does not hold all of them."""
+        """Return the messages at offsets `[start, end)`; None if the tail does not hold all of them."""
         if not self.start <= start < end <= self.end:
             return None
         first = bisect.bisect_right(self._bases, start) - 1
@@ -100,7 +100,7 @@ def _last_timestamp_us(rows: Rows) -> int:
 
 
 class FrontStore(Room):
-    """Counts the bytes of all tails, and of messages accepted or being received."""
+    """Counts the bytes of all tails, and of messages that are accepted or being received."""
 
     def __init__(self, limit_bytes: int, now: Callable[[], float] = lambda: 0.0) -> None:
         super().__init__(limit_bytes, now)
@@ -108,7 +108,7 @@ class FrontStore(Room):
         self._recent: deque[tuple[Tail, int]] = deque()
 
     def try_reserve(self, size_bytes: int) -> bool:
-        """Reserve room for a request; False if pending requests leave none. Recent messages are dropped for it."""
+        """Reserve room for a request, which drops recent messages; False if pending requests leave none."""
         if self.pending_bytes + size_bytes > self.limit_bytes:
             return False
         self.pending_bytes += size_bytes

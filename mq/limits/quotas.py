@@ -1,8 +1,8 @@
-"""What each principal may take of a broker, as the policy says: token buckets, and counts of what is open.
+"""The limits of each principal at a broker, by the policy: token buckets, and counts of open streams.
 
-A request is let in while its principal owes nothing. What it takes, also by a body whose length nobody knows before, is
-charged as it comes, and may make a debt: the next request is let in when that is paid. So no body and no answer is
-broken off in its middle, and over a second or so nobody gets more than the rate.
+A request is let in while its principal owes nothing. Its costs, also those of a body of unknown length, are charged as
+they come, and may make a debt: the next request is let in when that is paid. So no body and no answer is stopped in its
+middle, and over a second or so no principal gets more than the rate.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from mq.security.policy.document import Decisions, Policy
 from mq.security.policy.limits import Limits
 
 MOST_SHARES = 4096
-"""So many principals are known at a time: some megabytes, whatever an issuer calls its subjects."""
+"""So many principals are remembered at a time: some megabytes, whatever an issuer calls its subjects."""
 SHOWN_SECONDS = 300.0
-"""What is stored is told for so long after it was measured."""
+"""The stored size is shown for so long after it was measured."""
 _LEAST = 1 - 1e-9
-"""Whole requests, topics and bytes are taken, as far as sums of fractions go."""
+"""Requests, topics and bytes are counted as whole numbers, as far as sums of fractions allow."""
 _HOUR_SECONDS = 3600.0
 HOLD_SECONDS = 0.25
-"""So long a refusal is kept back: who sends again at once would cost more than who is served."""
+"""A refusal is held back for so long: a client that sends again at once would cost more than one that is served."""
 _READS, _PUBLISHES = ("read", "consume"), ("publish", "load")
 
 
@@ -41,24 +41,24 @@ class Bucket:
         self.level = self._most = inf if rate is None else most
 
     def filled(self, now_seconds: float) -> float:
-        """What is in it by now. Publishes of one message ask twice each: no call more, and no branch."""
+        """Return its level by now. Publishes of one message ask twice each: no further call, and no branch."""
         level = self.level + (now_seconds - self._at_seconds) * self._rate
         self._at_seconds = now_seconds
         self.level = level = level if level < self._most else self._most
         return level
 
     def wait_seconds(self, now_seconds: float) -> float:
-        """How long until something may be taken; 0 if it may be now."""
+        """How long until the next request may be let in; 0 if it may be now."""
         level = self.filled(now_seconds)
         return 0.0 if level >= _LEAST else max(0.001, (_LEAST - level) / self._rate)
 
     def charge(self, amount: float) -> None:
-        """Take so much, whether it is there or not."""
+        """Charge so much, whether it is there or not."""
         self.level -= amount
 
 
 class Share:
-    """What one principal takes of this broker."""
+    """The use of this broker by one principal."""
 
     def __init__(self, limits: Limits, now_seconds: Callable[[], float], storage: StorageMeter | None = None) -> None:
         self.limits, self._now_seconds = limits, now_seconds
@@ -85,7 +85,7 @@ class Share:
         self._requests.charge(1)
 
     def begin_publish(self, size_bytes: int, topic: str = "") -> QuotaExceeded | None:
-        """Let a publish in whose body is there, and charge for it; else what `begin` would raise."""
+        """Let a publish in whose body is there, and charge for it; returns the error that `begin` would raise."""
         now, requests, published = self._now_seconds(), self._requests, self._published
         if self._storage is not None or requests.filled(now) < _LEAST or published.filled(now) < _LEAST:
             try:
@@ -99,7 +99,7 @@ class Share:
         return None
 
     def check_storage(self, topic: str) -> None:
-        """Raise `QuotaExceeded` if the topics of the quota have all the storage that they may have."""
+        """Raise `QuotaExceeded` if the topics of the quota have used all the storage that they may have."""
         if self._storage is not None and (refusal := self._storage.refusal(topic, self._storage_bytes)) is not None:
             raise refusal
 
@@ -125,7 +125,7 @@ class Share:
         self._connections += 1
 
     def may_sit(self, seat: Seat | None) -> bool:
-        """Whether `sit` counts that connection, which it has done then."""
+        """Whether `sit` counts that connection; if so, it is counted then."""
         if seat is None or seat.among is self or (self.limits.connections is None and seat.among is None):
             return True
         try:
@@ -135,7 +135,7 @@ class Share:
         return True
 
     def gone(self) -> None:
-        """A connection that was counted has ended."""
+        """Note that a counted connection has ended."""
         self._connections -= 1
 
     def reserve_topic(self) -> None:
@@ -144,28 +144,28 @@ class Share:
         self._topics.charge(1)
 
     def created_topics(self, count: int) -> None:
-        """Charge for so many topics that were created without asking; below 0, give back what was not."""
+        """Charge for so many topics created without asking; below 0, give back those that were not created."""
         self._topics.charge(count)
 
     def taking(self, topic: str, size_bytes: int = 0) -> Taken | None:
-        """So much comes to be stored in that topic. None if that is not limited."""
+        """Count so much as coming to be stored in that topic. None if that is not limited."""
         return None if self._storage is None else self._storage.taking(topic, size_bytes)
 
     def published(self, size_bytes: int, messages: int = 0) -> None:
-        """So much of a body has come, or so many messages of a socket, which count as a request each."""
+        """Charge for so much of a body, or so many messages of a socket, which count as a request each."""
         self._published.charge(size_bytes)
         self._requests.charge(messages)
 
     def read(self, size_bytes: int) -> None:
-        """So much of an answer is sent."""
+        """Charge for so much of an answer."""
         self._read.charge(size_bytes)
 
     def reading_waits_seconds(self) -> float:
-        """How long an answer that goes on and on has to rest."""
+        """How long an endless answer has to rest."""
         return self._read.wait_seconds(self._now_seconds())
 
     def publishing_waits_seconds(self) -> float:
-        """How long a socket has to rest before more is taken of it."""
+        """How long a socket has to rest before the broker reads more from it."""
         now = self._now_seconds()
         return max(self._published.wait_seconds(now), self._requests.wait_seconds(now))
 
@@ -227,7 +227,7 @@ class Quotas:
         return policy is not None and bool(policy.quotas)
 
     def share(self, name: str) -> Share | None:
-        """The share of a principal; None if it may take what it likes."""
+        """Return the share of a principal; None if it has no quota."""
         policy = self._policy_of()
         if policy is not self._policy:
             self._take(policy)
@@ -241,9 +241,9 @@ class Quotas:
             return self._add(name, self._decisions)
 
     def storage_used(self) -> dict[str, StorageUse]:
-        """By what a quota says of topics, how much they have of the least such quota, as it was measured last.
+        """Return the share of their least quota that topics had used at the last measurement, by topics of a quota.
 
-        Whoever asks has nothing measured: what was not measured for `SHOWN_SECONDS` is left out.
+        The caller does not start a measurement: leaves out those not measured for `SHOWN_SECONDS`.
         """
         found: dict[str, StorageUse] = {}
         for topics, (meter, limit_bytes) in self._least_storage().items():
@@ -253,12 +253,12 @@ class Quotas:
         return found
 
     def measure_storage(self) -> None:
-        """Have the storage of all quotas measured, what was not measured just now."""
+        """Measure the storage of all quotas, but for those measured just now."""
         for meter, _ in self._least_storage().values():
             meter.look_again()
 
     def _least_storage(self) -> dict[str, tuple[StorageMeter, int]]:
-        """By what a quota says of topics, what they have, and the least `storage_bytes` of such quotas."""
+        """Return the meter of each set of topics with a quota, and the least `storage_bytes` of those quotas."""
         policy = self._policy_of()
         if policy is not self._policy:
             self._take(policy)
@@ -282,12 +282,12 @@ class Quotas:
                 self._meters.pop(topics).close()
 
     def close(self) -> None:
-        """Measure nothing any more."""
+        """Stop measuring."""
         for meter in self._meters.values():
             meter.close()
 
     def _meter(self, limits: Limits) -> StorageMeter | None:
-        """What the topics of a quota have. All principals that are limited by the same topics share it."""
+        """Return the meter of a quota's topics. All principals limited by the same topics share it."""
         topics = limits.stored
         if topics is None:
             return None

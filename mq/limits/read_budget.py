@@ -1,4 +1,4 @@
-"""The bounded memory of answers with messages: what all reads together hold, decoded or rendered, until it is sent."""
+"""The bounded memory of answers with messages: all pages of reads, decoded or rendered, until they are sent."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ WAIT_SECONDS = 5.0
 PAGE_BYTES = 32 * 1024 * 1024
 """The most that one page decodes, unless a single row group has more: files are decoded by row groups."""
 LARGE_BYTES = 2 * 1024 * 1024
-"""A page above this is large. While it is rendered, its messages are there several times."""
+"""A page above this is large. During rendering, its messages are there several times."""
 COPIES = 3
 SMALL_SHARE = 4
 """Large pages leave this share of the budget to small ones, which never wait for them."""
@@ -25,9 +25,9 @@ _Queue = deque[tuple[int, "asyncio.Future[None]"]]
 class ReadBudget:
     """Counts the bytes that leases hold. First come, first served, small and large pages each. Of one event loop.
 
-    A read for which even the whole budget is too small goes on as the only large one: a message may be larger than the
-    budget, and must stay readable. `on_change` is told what all hold together. Pages are rendered in `turns`, and
-    readers who waited for news go on in them.
+    A read that is larger than the whole budget goes on as the only large one: a message may be larger than the budget,
+    and must stay readable. `on_change` gets the total that all hold. Pages are rendered in `turns`, and readers that
+    waited for news go on in them.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class ReadBudget:
     ) -> None:
         self.limit_bytes, self.turns = limit_bytes, turns
         self.held_bytes = 0
-        # While it is rendered, a page takes several times its size.
+        # During rendering, a page takes several times its size.
         self.large_page = asyncio.Semaphore(1)
         self._on_change = on_change
         self._large_bytes = 0
         self._waiting: tuple[_Queue, _Queue] = (deque(), deque())
 
     def lease(self) -> "ReadLease":
-        """What one read will hold; nothing yet."""
+        """Return a lease for one read, which holds nothing yet."""
         return ReadLease(self)
 
     def _fits(self, before_bytes: int, after_bytes: int) -> bool:
@@ -56,7 +56,7 @@ class ReadBudget:
         return others_bytes - large_bytes + after_bytes <= kept_bytes
 
     def try_grow(self, before_bytes: int, after_bytes: int) -> bool:
-        """Have a lease hold that much instead of what it holds, if nobody waits and there is room."""
+        """Make a lease hold that much instead of its present size, if no other waits and there is room."""
         if self._waiting[after_bytes > LARGE_BYTES] or not self._fits(before_bytes, after_bytes):
             return False
         self.change(before_bytes, after_bytes)
@@ -88,7 +88,7 @@ class ReadBudget:
             raise
 
     def change(self, before_bytes: int, after_bytes: int) -> None:
-        """A lease holds so many bytes instead of what it held, even above the limit."""
+        """Make a lease hold so many bytes instead of its present size, even above the limit."""
         self.held_bytes += after_bytes - before_bytes
         self._large_bytes += _if_large(after_bytes) - _if_large(before_bytes)
         self._on_change(self.held_bytes)
@@ -105,7 +105,7 @@ class ReadBudget:
 
 
 def _if_large(size_bytes: int, of_bytes: int | None = None) -> int:
-    """That size, if it is that of a large page (or if `of_bytes` is); else nothing."""
+    """Return that size, if it is that of a large page (or if `of_bytes` is); else 0."""
     return size_bytes if (size_bytes if of_bytes is None else of_bytes) > LARGE_BYTES else 0
 
 
@@ -114,9 +114,9 @@ def _cost_bytes(taken_bytes: int) -> int:
 
 
 class ReadLease:
-    """What one read holds of the budget.
+    """The part of the budget that one read holds.
 
-    A context manager that closes it on an exception; otherwise whoever sends the answer does.
+    A context manager that closes it on an exception; otherwise the sender of the answer does.
     """
 
     def __init__(self, budget: ReadBudget) -> None:
@@ -137,7 +137,7 @@ class ReadLease:
             self.close()
 
     async def take(self, size_bytes: int) -> bool:
-        """Decode so many bytes more; False if the page has to end before them.
+        """Reserve so many more bytes to decode; False if the page has to end before them.
 
         Only a read that holds nothing waits, so none waits for another in a circle. Raises `ReadsFull`.
         """
@@ -157,7 +157,7 @@ class ReadLease:
             return self._still_wanted()
 
     async def enlarge(self) -> bool:
-        """After a page that ended before its first message: wait for the room that it lacked, and read it again.
+        """Wait for room, after a page that ended before its first message for want of room; then it is read again.
 
         False if it did not end for want of room. Meanwhile it holds nothing. Raises `ReadsFull`.
         """

@@ -41,7 +41,7 @@ class Reads:
             raise Draining("this broker is shutting down: read through another, or wait until it is back") from error
 
     def end(self) -> None:
-        """The broker drains: reads under way have their grace time left."""
+        """Begin to drain: reads under way have their grace time left."""
         if not self._ending:
             self._ending = True
             now_seconds = asyncio.get_running_loop().time()
@@ -59,7 +59,7 @@ class Streams:
 
     @property
     def count(self) -> int:
-        """How many are served now."""
+        """How many are open now."""
         return self._by_address.total()
 
     @contextlib.contextmanager

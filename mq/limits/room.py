@@ -1,11 +1,11 @@
-"""Memory that requests share, in bytes: each takes room as its bytes arrive, and gives it back with its answer."""
+"""Memory that requests share, in bytes: each takes room as its bytes arrive, and gives it back after its answer."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-# A body that has not got on by this much for so long stalls: it gives way to whoever needs its room.
+# A body that has not got on by this much for so long stalls: it gives way to requests that need its room.
 STEP_BYTES = 64 * 1024
 STALLED_SECONDS = 2.0
 
@@ -54,16 +54,16 @@ class Room:
         return True
 
     def redeem(self, size_bytes: int) -> None:
-        """That much of a promise is not needed any more."""
+        """Give back that much of a promise, which is not needed any more."""
         self._promised_bytes -= size_bytes
 
     def gets_on(self, body: Arriving) -> None:
-        """A body begins to arrive, or has got on by `STEP_BYTES`."""
+        """Note that a body begins to arrive, or has got on by `STEP_BYTES`."""
         self._arriving[body] = self._now()
         self._arriving.move_to_end(body)
 
     def ends(self, body: Arriving) -> None:
-        """A body is complete, or was given up."""
+        """Note that a body is complete, or was given up."""
         self._arriving.pop(body, None)
 
     @property
@@ -73,7 +73,7 @@ class Room:
         return longest_seconds is not None and self._now() - longest_seconds >= STALLED_SECONDS
 
     def give_way(self) -> bool:
-        """Have the body that has stalled longest give its room back; False if none stalls."""
+        """Make the body that has stalled longest give its room back; False if none stalls."""
         if not self.has_stalled:
             return False
         self._arriving.popitem(last=False)[0].give_up()
@@ -89,7 +89,7 @@ class Room:
     async def room(self, held_bytes: int) -> bool:
         """Wait until some room has been given back. The waiting request holds `held_bytes`, or was promised them.
 
-        False at once where waiting requests hold all of the room: none of them could ever go on.
+        False at once if waiting requests hold all of the room: none of them could ever go on.
         """
         if self._waiting_bytes + held_bytes >= self.pending_bytes + self._promised_bytes:
             return False

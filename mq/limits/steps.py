@@ -1,7 +1,7 @@
-"""Work of Python that takes long goes on a step at a time, and the event loop serves others in between.
+"""Long work of Python goes on a step at a time, and the event loop serves other requests in between.
 
-A thread would not do: it holds the interpreter while it works, and each time the loop comes back from the system it
-would have to wait for it.
+A thread would not help: it holds the interpreter while it works, and each time the loop comes back from the system it
+would have to wait for the thread.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from mq.limits.turns import Line
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work that yields wherever others may go first, every 0.2 to 0.7 ms, and returns its result."""
+"""Work that yields where others may go first, every 0.2 to 0.7 ms, and returns its result."""
 STEP_BYTES = 256 * 1024
 """Text of so many bytes, or `STEP_ROWS` messages, are about a step."""
 STEP_ROWS = 128
@@ -21,7 +21,7 @@ STEP_ROWS = 128
 
 
 async def in_turns(steps: Steps[T], turns: Line) -> T:
-    """The result of the work. Who has nobody before him takes his first step at once."""
+    """Return the result of the work. Runs the first step at once if the queue is empty."""
     while True:
         await turns.wait()
         try:
@@ -32,10 +32,11 @@ async def in_turns(steps: Steps[T], turns: Line) -> T:
 
 
 async def begun_at_once(steps: Steps[T], turns: Line, pool: Executor | None = None) -> T:
-    """As `in_turns`, but the first step waits for no turn, nor for a file that is being made.
+    """As `in_turns`, but the first step waits for no turn, nor for a file that is being encoded.
 
-    For what is short as a rule, and takes no longer than the request has taken to get here. In line it would wait for
-    the files of others, each time. With a `pool` the first step is done there, if the interpreter has no part in it.
+    For work that is short as a rule, and takes no longer than the request has taken to get here. In line it would wait
+    for the files of others, each time. With a `pool`, the first step runs there, for work that does not need the
+    interpreter.
     """
     loop = asyncio.get_running_loop()
     ended = _ended_by_a_step(steps) if pool is None else await loop.run_in_executor(pool, _ended_by_a_step, steps)
@@ -52,7 +53,7 @@ def _ended_by_a_step(steps: Steps[T]) -> tuple[T] | None:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """The result of the work, where nobody waits: in a thread of its own, or in a command."""
+    """Return the result of the work, if nothing else waits: in a thread of its own, or in a command."""
     while True:
         try:
             next(steps)

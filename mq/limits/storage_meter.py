@@ -1,4 +1,4 @@
-"""What topics have on the store, measured now and then, so that no publish waits for it."""
+"""The size of topics on the store, measured now and then, so that no publish waits for it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,23 +9,23 @@ from mq.base.errors import QuotaExceeded
 from mq.security.grants import Pattern
 
 APART_SECONDS = 15.0
-"""Between two measurements what this broker has taken counts."""
+"""Between two measurements, the bytes that this broker has taken count."""
 
 _REFUSED, _FAILED = 400, 500
 
 Measure = Callable[[Pattern], Awaitable[int]]
-"""The bytes that topics have on the store."""
+"""Returns the bytes that topics have on the store."""
 
 _log = EventLog(__name__)
 
 
 class StorageMeter:
-    """The bytes of the topics of one pattern. Who asks has them measured, if that was long ago; nobody waits for it."""
+    """The bytes of the topics of one pattern. A look measures them if that was long ago, and does not wait for it."""
 
     def __init__(self, topics: Pattern, measure: Measure, now_seconds: Callable[[], float]) -> None:
         self._topics, self._measure, self._now_seconds = topics, measure, now_seconds
         self._measured_bytes = 0
-        # What is on its way now, all that was stored until now, and until the last measurement began.
+        # Bytes on their way now; all bytes stored until now; and those stored until the last measurement began.
         self._coming_bytes = self._stored_bytes = self._before_bytes = 0
         self._due_seconds = now_seconds()
         self._measured_seconds: float | None = None
@@ -33,20 +33,20 @@ class StorageMeter:
 
     @property
     def used_bytes(self) -> int:
-        """What was measured, what this broker has stored since that began, and what is on its way.
+        """The measured bytes, those that this broker has stored since that began, and those on their way.
 
-        What was on its way when the measurement began, or came meanwhile, may count twice until the next one, but never
-        not at all.
+        Bytes that were on their way when the measurement began, or came during it, may count twice until the next one.
+        They always count at least once.
         """
         return self._measured_bytes + self._stored_bytes - self._before_bytes + self._coming_bytes
 
     @property
     def age_seconds(self) -> float | None:
-        """How long ago the last measurement began that came to an end; None if there was none."""
+        """How long ago the last finished measurement began; None if there was none."""
         return None if self._measured_seconds is None else self._now_seconds() - self._measured_seconds
 
     def refusal(self, topic: str, limit_bytes: int) -> QuotaExceeded | None:
-        """Why nothing may be published to that topic now; None if something may be."""
+        """Return why nothing may be published to that topic now; None if publishes are allowed."""
         if not self._topics.matches(topic):
             return None
         self.look_again()
@@ -63,12 +63,12 @@ class StorageMeter:
         )
 
     def look_again(self) -> None:
-        """Have it measured, if that was long ago."""
+        """Measure, if that was long ago."""
         if self._measuring is None and self._now_seconds() >= self._due_seconds:
             self._measuring = asyncio.create_task(self._look(), name="storage of a quota")
 
     def taking(self, topic: str, size_bytes: int = 0) -> "Taken | None":
-        """So much comes for that topic, which counts until it is settled; None if the topic is none of these."""
+        """Count so much as coming for that topic, until it is settled; None if the topic is none of these."""
         if not self._topics.matches(topic):
             return None
         taken = Taken(self)
@@ -76,17 +76,17 @@ class StorageMeter:
         return taken
 
     def coming(self, size_bytes: int) -> None:
-        """So much more is on its way."""
+        """Count so much more as on its way."""
         self._coming_bytes += size_bytes
 
     def settled(self, size_bytes: int, *, stored: bool) -> None:
-        """So much is on its way no more."""
+        """Count so much as on its way no more."""
         self._coming_bytes -= size_bytes
         if stored:
             self._stored_bytes += size_bytes
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._measuring is not None:
             self._measuring.cancel()
 
@@ -96,14 +96,14 @@ class StorageMeter:
             self._measured_bytes = await self._measure(self._topics)
             self._before_bytes, self._measured_seconds = before_bytes, began_seconds
         except BraidError as error:
-            # What was measured before counts on, and all that was stored since.
+            # The last measurement counts on, and all that was stored since.
             _log.warning("storage_not_measured", topics=str(self._topics), error=error)
         finally:
             self._due_seconds, self._measuring = self._now_seconds() + APART_SECONDS, None
 
 
 class Taken:
-    """What one request brings, until it is known what becomes of it."""
+    """The bytes of one request, until their outcome is known."""
 
     __slots__ = ("_meter", "_size_bytes")
 
@@ -111,15 +111,15 @@ class Taken:
         self._meter, self._size_bytes = meter, 0
 
     def add(self, size_bytes: int) -> None:
-        """So much more of it has come."""
+        """Add so much more of it."""
         self._size_bytes += size_bytes
         self._meter.coming(size_bytes)
 
     def end(self, *, stored: bool) -> None:
-        """It is stored, or may be; or nothing of it is. Said twice, the first time counts."""
+        """Settle it: it is stored, or may be; or nothing of it is. The first call counts."""
         self._meter.settled(self._size_bytes, stored=stored)
         self._size_bytes = 0
 
     def answered(self, status: int) -> None:
-        """The request got that answer. Behind 5xx it may be stored all the same, until it is measured."""
+        """Settle it by the status of its answer. After 5xx it may be stored all the same, until that is measured."""
         self.end(stored=not _REFUSED <= status < _FAILED)

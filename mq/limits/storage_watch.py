@@ -1,4 +1,4 @@
-"""Has the storage of quotas measured where nobody publishes, so that metrics tell of it, and cost nothing."""
+"""Measures the storage of quotas even without publishes, so that metrics show it at no cost to requests."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,13 @@ WATCH_SECONDS = 30.0
 
 
 class StorageWatch:
-    """Measures every `WATCH_SECONDS` while this broker leads: one for the whole cluster, however many are scraped."""
+    """Measures every `WATCH_SECONDS` while this broker leads: once for the whole cluster, for any number of scrapes."""
 
     def __init__(self, quotas: Quotas, clock: Clock, leads: Callable[[], bool]) -> None:
         self._quotas, self._clock, self._leads = quotas, clock, leads
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until it is cancelled."""
         while True:
             await self._clock.sleep(WATCH_SECONDS)
             if self._leads():

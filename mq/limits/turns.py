@@ -1,7 +1,7 @@
 """Long work of Python takes turns on the event loop: a step at a time, each kind of work and each client its share.
 
-Without it, 200 readers who are woken together keep all other clients waiting for the work of all 200. Publishes take no
-turns, except to decode long JSON.
+Without it, 200 readers that are woken together keep all other clients waiting for the work of all 200. Publishes take
+no turns, except to decode long JSON.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from types import TracebackType
 from mq.limits.fair_line import FairLine
 
 ASKER: ContextVar[Hashable] = ContextVar("asker", default=None)
-"""The client connection for which work is done."""
+"""The client connection that the work is for."""
 ROUNDS = 4
-"""Between two steps, while a publish is under way: it takes a few rounds of the loop, which are short without steps."""
+"""Rounds between two steps, while a publish is under way: it takes a few rounds of the loop, short without steps."""
 MOST_ROUNDS = 32
-"""Between two steps, while connections come: libuv accepts one in each round."""
+"""Rounds between two steps, while connections come: libuv accepts one in each round."""
 LONGEST_PAUSE_SECONDS = 0.005
 MOST_PAUSED_SECONDS = 0.02
 """Steps stand back for that long in all, and then for as long as they take: for half of the time, if it goes on."""
-# What counts for a turn that began at once: nobody waited for it, so it is not measured. One that took longer than the
-# other was interrupted by the system, most likely.
+# The cost of a turn that began at once: no work waited for it, so it is not measured. If it took longer than the other,
+# the system most likely interrupted it.
 _USUAL_SECONDS, _MOST_SECONDS = 0.0005, 0.005
 
 
@@ -60,10 +60,10 @@ class Line:
 
 
 class Turns:
-    """One turn at a time, and a round of the event loop between two. Who has nobody before him does not wait.
+    """One turn at a time, and a round of the event loop between two. Work does not wait if none is before it.
 
-    `storing` tells whether this machine makes a file, whose thread needs the interpreter again and again; `stored` has
-    to be called when it no longer does. Of one event loop.
+    `storing` returns whether this machine encodes a file, whose thread needs the interpreter again and again; `stored`
+    has to be called when it no longer does. Of one event loop.
     """
 
     def __init__(self, now: Callable[[], float], storing: Callable[[], bool] = lambda: False) -> None:
@@ -72,28 +72,28 @@ class Turns:
         self._lines = (self.bodies, self.pages, self.streams, self.others)
         self.publishing = _Publishing()
         """A context in which a publish is under way."""
-        # Whether anybody would have to wait: during a turn, in the rounds behind it, and in a pause.
+        # Whether other work would have to wait: during a turn, in the rounds behind it, and in a pause.
         self._busy = False
         self._rounds = self._quiet_rounds = 0
         self._has_connected = False
         self._may_pause_seconds = MOST_PAUSED_SECONDS
         self._pause: asyncio.TimerHandle | None = None
-        # When those who wait began to stand back for a file, if they do.
+        # When the waiting turns began to stand back for a file, if they do.
         self._back_seconds: float | None = None
         self._began_seconds = self._latest_seconds = 0.0
 
     def connected(self) -> None:
-        """A connection has come, and others may wait to be accepted."""
+        """Note that a connection has come, and others may wait to be accepted."""
         self._has_connected = True
 
     def stored(self) -> None:
-        """No file is made any more."""
+        """Go on, since no file is encoded any more."""
         if self._pause is not None:
             self._pause.cancel()
             self._go_on()
 
     def begins_at_once(self, line: Line, asker: Hashable) -> bool:
-        """Whether nobody has to be waited for. Then a turn of that kind begins."""
+        """Whether nothing is before this. If so, a turn of that kind begins."""
         if self._busy or self._storing():
             return False
         self._busy = True
@@ -102,7 +102,7 @@ class Turns:
         return True
 
     def look(self) -> None:
-        """A caller waits in one of the lines."""
+        """Begin a turn if possible, since a caller waits in one of the lines."""
         if not self._busy:
             self._busy = True
             self._next()
@@ -128,7 +128,7 @@ class Turns:
         while waiting := [line for line in self._lines if line.waiting]:
             line = min(waiting, key=lambda line: line.end_seconds)
             asker, waiter = line.waiting.pop()
-            if not waiter.done():  # nobody waits any more where it was cancelled
+            if not waiter.done():  # a cancelled caller does not wait any more
                 self._begin_turn(line, asker, waiter)
                 return
         self._busy = False
@@ -150,15 +150,15 @@ class Turns:
         self._begin_gap()
 
     def _charge(self, line: Line, asker: Hashable, took_seconds: float) -> None:
-        # Nobody saves up turns that he did not use.
+        # No line saves up turns that it did not use.
         self._latest_seconds = max(self._latest_seconds, line.end_seconds)
         line.end_seconds = self._latest_seconds + took_seconds
         line.waiting.charge(asker, took_seconds)
 
     def _pause_left_seconds(self) -> float:
-        """For how long those who wait still stand back for a file.
+        """How long the waiting turns still stand back for a file.
 
-        Once that is over they have their share, whoever else is ready, and however long the file takes.
+        Once that is over they have their share, whatever else is ready, and however long the file takes.
         """
         now_seconds, back_seconds = self._now(), self._back_seconds
         if self._storing() and any(line.waiting for line in self._lines):

@@ -1,4 +1,4 @@
-"""Shares of the store's connections, over which payloads go while they come from clients."""
+"""Shares of the connections to the store that carry payloads while they arrive from clients."""
 
 import contextlib
 from collections import Counter
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from mq.base.errors import TooManyUploads
 
 SHARES = 5
-"""So many principals can have their whole share at the same time. More find what is left, or are refused."""
+"""So many principals can have their whole share at the same time. Others get what is left, or are refused."""
 
 
 class UploadStreams:
-    """Counts the payloads that are sent on while they come. `most` is None where the store takes any number.
+    """Counts the payloads that are sent on while they arrive. `most` is None if the store takes any number.
 
-    Nobody waits here: a body that nobody reads while it waits would count neither as slow nor as stalled.
+    No payload waits here: a body that is not read during a wait would count neither as slow nor as stalled.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -28,7 +28,7 @@ class UploadStreams:
 
     @contextlib.contextmanager
     def counted(self, principal: str) -> Iterator[None]:
-        """A context for one payload. Raises `TooManyUploads` if it is one too many."""
+        """A context for one payload. Raises `TooManyUploads` if that is one too many."""
         self._check(principal)
         self._by_principal[principal] += 1
         try:

@@ -24,7 +24,7 @@ class ToolMissing(BraidError):
 
 
 class ChildProcess:
-    """A process that can be started again after its end. The output of all its lives is appended to the file `log`.
+    """A process that can be started again after its end. The output of all its runs is appended to the file `log`.
 
     Ctrl-C in a terminal does not reach it: the parent decides in which order processes end. On Linux it is killed when
     the thread that started it ends, even by SIGKILL; on other systems it stays.
@@ -43,7 +43,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of its newest life."""
+        """The process id of its newest run."""
         return self._newest().pid
 
     @property
@@ -87,13 +87,13 @@ class ChildProcess:
             self._newest().wait()
 
     def output(self) -> str:
-        """All that its newest life has logged so far."""
+        """Return all that its newest run has logged so far."""
         with self.log.open("rb") as log:
             log.seek(self._log_start_bytes)
             return log.read().decode(errors="replace")
 
     def log_end(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         with self.log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_END_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
@@ -105,7 +105,7 @@ class ChildProcess:
 
 
 def how_it_ended(returncode: int) -> str:
-    """An exit code in words."""
+    """Return an exit code in words."""
     return f"exit code {returncode}" if returncode >= 0 else f"signal {signal.Signals(-returncode).name}"
 
 

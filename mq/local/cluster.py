@@ -53,7 +53,7 @@ class PortTaken(BraidError):
 class LocalSettings:
     """Settings of a local cluster. Brokers listen on `first_port` and the ports after it; 0 takes free ports.
 
-    With `secure`, nobody gets in without a credential, also on this machine, and nothing is sent in the clear.
+    With `secure`, no client gets in without a credential, also on this machine, and nothing is sent in the clear.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ class LocalBroker(ChildProcess):
 
     @property
     def url(self) -> str:
-        """Its URL; empty until it has logged it."""
+        """Its URL; empty until the broker has logged it."""
         for line in self.output().splitlines():
             if (url := url_told(line)) is not None:
                 return url
@@ -85,7 +85,7 @@ class LocalBroker(ChildProcess):
 class LocalCluster:
     """The processes of a cluster. `start`, then poll `newly_ended`, then `stop`; all log below `folder`.
 
-    `tell` is given lines for the user. Raises `ToolMissing` if something is not installed.
+    `tell` gets lines for the user. Raises `ToolMissing` if something is not installed.
     """
 
     def __init__(self, settings: LocalSettings, clock: Clock, tell: Callable[[str], None] = lambda line: None) -> None:
@@ -120,7 +120,7 @@ class LocalCluster:
         return [node.process for node in self.zookeepers] + ([self.s3] if self.s3 is not None else []) + [*self.brokers]
 
     def broker_command(self, name: str, port: int) -> list[str]:
-        """The arguments of `mq` for a broker of this cluster."""
+        """Return the arguments of `mq` for a broker of this cluster."""
         command = ["serve", "--broker", name, "--cluster", CLUSTER, "--port", str(port), "--store", self.store]
         command += ["--zookeeper", self.hosts, "--session-timeout", f"{self.settings.session_timeout_seconds:g}"]
         if self.s3 is not None:
@@ -130,14 +130,14 @@ class LocalCluster:
 
     @property
     def peer_keys(self) -> Path:
-        """The keys by which its brokers know each other: whoever reads the store has none of them."""
+        """The keys by which its brokers know each other: readers of the store do not have them."""
         return self.folder / PEER_KEYS if self.secure is None else self.secure.peer_keys
 
     def refuse_what_others_placed(self) -> None:
-        """Make the folder. Raises `InvalidInput` if it, or what this cluster uses in it, is not the user's alone.
+        """Create the folder. Raises `InvalidInput` if it, or a file of this cluster in it, is not the user's alone.
 
-        Before the lock, which opens a file there and deletes logs. The folder comes first: once nobody else may write
-        to it, nobody changes the rest. By both names: the link that one had may be gone.
+        Before the lock, which opens a file there and deletes logs. The folder comes first: once no other user may write
+        to it, no other user changes the rest. Both names are checked: the link that one of them was may be gone.
         """
         self.settings.folder.mkdir(parents=True, exist_ok=True)
         zookeepers = [node.folder for node in self.zookeepers]
@@ -153,10 +153,10 @@ class LocalCluster:
         """
         if self.secure is not None:
             self.secure.prepare()
-            # Messages are for those only whom a broker lets read them: also those that another run has left here.
+            # A broker decides which clients may read messages, also those that another run has left here.
             keep_to_owner(self.folder / "store")
         else:
-            # Anew in each run: no broker of another run is a broker of this one.
+            # New in each run: no broker of another run is a broker of this one.
             write_replacing(self.peer_keys, new_peer_keys(self._clock), mode=0o600, clock=self._clock)
         for number in range(1, self.settings.brokers + 1):
             _check_port(self._port(number))
@@ -177,7 +177,7 @@ class LocalCluster:
             await self._until(broker, partial(_is_ready, broker, trust))
 
     def newly_ended(self) -> list[ChildProcess]:
-        """The processes that have ended by themselves since the last call."""
+        """Return the processes that have ended by themselves since the last call."""
         ended = [each for each in self.processes if each.started and not each.running and each not in self._reported]
         self._reported.update(ended)
         return ended
@@ -257,7 +257,7 @@ def folder_of_its_own(folder: Path) -> Iterator[None]:
     # The folder may have other uses, and contain a file of that name.
     with (folder / "lock").open("a") as lock:
         try:
-            # The kernel releases the lock when the process ends, however it ends.
+            # The kernel releases the lock when the process ends, in any way.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise FolderInUse(
@@ -270,13 +270,13 @@ def folder_of_its_own(folder: Path) -> Iterator[None]:
 
 
 def _found_no_zookeeper(process: ChildProcess) -> bool:
-    """Whether its newest life has ended because ZooKeeper gave it no session in time."""
+    """Whether its newest run has ended because ZooKeeper gave it no session in time."""
     last = process.output().rstrip().rpartition("\n")[2]
     return isinstance(process, LocalBroker) and NO_SESSION in last
 
 
 def _check_port(port: int) -> None:
-    """Check before anything starts: a broker would find out only after all that it needs has started."""
+    """Check before anything starts: a broker would notice only after all that it needs has started."""
     try:
         bind(HOST, port).close()
     except CannotListen as error:
@@ -293,7 +293,7 @@ def _at_once(ready: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
 
 
 def _secure_options(secure: SecureFolder) -> list[str]:
-    """The options of a broker that trusts nobody: names of files, so nothing in a list of processes is a secret."""
+    """Return the options of a broker that trusts no client. They name files: a list of processes shows no secret."""
     return [
         *("--authorizer", "tokens", "--token-keys", str(secure.public_keys)),
         *("--tls-cert", str(secure.broker), "--tls-key", str(secure.broker), "--tls-ca", str(secure.ca)),

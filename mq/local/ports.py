@@ -10,7 +10,7 @@ _TRIES = 1000
 
 
 def free_port(clock: Clock) -> int:
-    """A port of this machine on which no program listens. Raises `OSError` if there is none."""
+    """Return a port of this machine on which no program listens. Raises `OSError` if there is none."""
     for _ in range(_TRIES):
         port = _FIRST + int.from_bytes(clock.entropy(4), "big") % (_LAST - _FIRST + 1)
         with socket.socket() as probe:

@@ -1,8 +1,8 @@
 """An S3 server in memory, for `mq local` and tests: `python -m mq.local.s3_server PORT`.
 
 It serves on that port of this machine (0 takes a free one), and prints the port once it serves. The server is moto,
-which has threads. It checks the condition of a put and then writes the object, without a lock: two writers were seen to
-succeed both. The lock here makes conditional puts hold, as they do on S3.
+which has threads. It checks the condition of a put and then writes the object, without a lock: two writers have been
+seen to succeed both. The lock here makes conditional puts hold, as they do on S3.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from waitress.server import TcpWSGIServer, create_server
 
 from mq.process.garbage import spare_what_is_loaded
 
-# Brokers have 50 connections to their store each. Tests have the server hang, with a thread for each request.
+# Brokers have 50 connections to their store each. Tests make the server hang, with a thread for each request.
 THREADS = 256
 _LONGEST_IDLE_SECONDS = 3600
 # Bodies stay in memory, as objects do.
@@ -37,7 +37,7 @@ def _one_at_a_time(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_raw_uri(application: Callable[..., Any]) -> Callable[..., Any]:
-    """The WSGI application, given the path as it was sent, under the name by which moto looks for it."""
+    """Return the WSGI application with the path as it was sent, under the name where moto looks for it."""
 
     def named(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         environ["RAW_URI"] = environ["REQUEST_URI"]
@@ -81,7 +81,7 @@ def main(port: int, *, host: str = "127.0.0.1", around: Callable[[Any], Any] = l
     )
     assert isinstance(server, TcpWSGIServer), "one address makes one server"
     server.channel_class = _Channel
-    # That requests wait for a thread is no news.
+    # A request that waits for a thread is no news.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     spare_what_is_loaded()

@@ -51,7 +51,7 @@ class ZooKeeperCertificates:
         ]
 
     def client_context(self) -> ssl.SSLContext:
-        """For a client that shows the same certificate."""
+        """Return a context for a client that shows the same certificate."""
         context = ssl.create_default_context(cafile=self.ca)
         context.load_cert_chain(self.identity)
         return context
@@ -149,7 +149,7 @@ class ZooKeeperNode:
     def _port_settings(self) -> list[str]:
         if self._certificates is None:
             return [f"clientPort={self.port}", f"clientPortAddress={HOST}"]
-        # There is no other port: whoever has no certificate of this CA is not even answered.
+        # There is no other port: a client without a certificate of this CA does not even get an answer.
         return [
             f"secureClientPort={self.port}",
             f"secureClientPortAddress={HOST}",
@@ -170,9 +170,9 @@ def zookeeper_nodes(
     session_timeout_seconds: float,
     certificates: ZooKeeperCertificates | None = None,
 ) -> list[ZooKeeperNode]:
-    """A single ZooKeeper, or the members of an ensemble, not started yet. Each has its own folder below `folder`.
+    """Return a single ZooKeeper, or the members of an ensemble, not started yet.
 
-    With certificates they speak TLS alone, to each other as well.
+    Each has its own folder below `folder`. With certificates they speak TLS alone, to each other as well.
 
     Raises `ToolMissing` if there is no Java or no PySpark.
     """

@@ -1,4 +1,4 @@
-"""Asks for the user at the other end of a connection, in the way that this machine has."""
+"""Finds the user at the other end of a connection, in the way that this machine has."""
 
 import ipaddress
 import os
@@ -15,7 +15,7 @@ from mq.machine_users.sides import End
 from mq.machine_users.socket_diag import SocketDiag
 
 TELLS_USERS = sys.platform == "linux"
-"""Whether the system can tell. Elsewhere every user of the machine counts as the one who runs the broker."""
+"""Whether the system can say so. Elsewhere every user of the machine counts as the one that runs the broker."""
 Address: TypeAlias = tuple[str, int]
 _ALL_USERS = 2**32 - 1
 _USER_MAP, _OVERFLOW = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid")
@@ -26,22 +26,22 @@ class Way(Protocol):
     """A way to ask."""
 
     def user(self, client: End, server: End) -> int | None:
-        """The user at the client's end; None if that is not proved."""
+        """Return the user at the client's end; None if that is not proved."""
         ...
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         ...
 
 
 class KernelUsers:
-    """The users at the other ends of connections. Belongs to one event loop, which it does not have wait."""
+    """The users at the other ends of connections. Belongs to one event loop, and never makes it wait."""
 
     def __init__(self, way: Way, unnamed: frozenset[int]) -> None:
         self._way, self._unnamed = way, unnamed
 
     def user(self, client: Address | None, server: Address | None) -> int | None:
-        """The user who made the client's socket; None if the kernel does not tell. Connections of others have none."""
+        """Return the user that made the client's socket; None if the kernel does not say, as for other machines."""
         if client is None or server is None:
             return None
         ends = _end(client), _end(server)
@@ -51,19 +51,19 @@ class KernelUsers:
         return None if found in self._unnamed else found
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._way.close()
 
 
 def kernel_users_of(settings: BrokerSettings) -> KernelUsers | None:
-    """Who tells users, if the settings ask for them and the system can tell. Raises `InvalidConfig`."""
+    """Return what finds users, if the settings ask for it and the system can do it. Raises `InvalidConfig`."""
     return open_kernel_users() if settings.authorizer == "user" and TELLS_USERS else None
 
 
 def open_kernel_users(ways: Sequence[Callable[[], Way]] = (SocketDiag, ProcNet)) -> KernelUsers:
-    """The first of these ways that knows whose a connection of this very process is. Raises `InvalidConfig`.
+    """Return the first of these ways that finds the user of this very process's connection. Raises `InvalidConfig`.
 
-    Nobody is served by a guess: a broker that could not tell its user from others does not start.
+    No client is served by a guess: a broker that cannot distinguish its user from others does not start.
     """
     why = []
     for make in ways:
@@ -84,9 +84,9 @@ def open_kernel_users(ways: Sequence[Callable[[], Way]] = (SocketDiag, ProcNet))
 
 
 def unnamed_users(user_map: Path = _USER_MAP, overflow: Path = _OVERFLOW) -> frozenset[int]:
-    """The user as whom the kernel shows all who have no number in the broker's user namespace: nobody in particular.
+    """Return the user that the kernel shows for all users without a number in the broker's user namespace.
 
-    Where all users have one, it is the number of the user `nobody`, who is somebody.
+    Empty if all users have a number: then that one is of the user `nobody`, a real user.
     """
     try:
         counts = [int(line.split()[2]) for line in user_map.read_text().splitlines()]
@@ -112,9 +112,9 @@ def _knows_us(users: KernelUsers) -> bool:
 
 
 def _end(address: Address) -> End | None:
-    """The address as the kernel keeps it; None for one that is not of this machine alone.
+    """Return the address as the kernel keeps it; None for one that is not of this machine alone.
 
-    Where a socket of IPv6 takes connections of IPv4, their addresses are those of IPv4 to the kernel too.
+    If a socket of IPv6 takes connections of IPv4, their addresses are those of IPv4 to the kernel, too.
     """
     try:
         ip = ipaddress.ip_address(address[0])

@@ -1,4 +1,4 @@
-"""Looks for sockets in `/proc/net/tcp` and `tcp6`, where the kernel cannot be asked for one: it lists them all."""
+"""Looks for sockets in `/proc/net/tcp` and `tcp6`, which list them all, if the kernel cannot be asked for one."""
 
 import struct
 from pathlib import Path
@@ -11,7 +11,7 @@ _STATE, _USER, _INODE = 0, 4, 6
 
 
 class ProcNet:
-    """The lists of this machine's sockets. Raises `OSError` where there are none."""
+    """The lists of this machine's sockets. Raises `OSError` if there are none."""
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         self._files = [file for file in (folder / "tcp", folder / "tcp6") if file.exists()]
@@ -19,10 +19,10 @@ class ProcNet:
             raise FileNotFoundError(f"there is no {folder / 'tcp'}")
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def user(self, client: End, server: End) -> int | None:
-        """The user at the client's end of a connection; None if that is not proved."""
+        """Return the user at the client's end of a connection; None if that is not proved."""
         try:
             before, after = self._read(), self._read()
         except OSError:
@@ -50,7 +50,7 @@ def _plain(end: End) -> End:
 
 
 def _mapped(end: End) -> End:
-    """A socket of IPv6 that is used with IPv4 is listed so."""
+    """Return how the lists show a socket of IPv6 that is used with IPv4."""
     return end if len(end.host) == 16 else End(_MAPPED + end.host, end.port)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel tells of the two sockets of a connection within this machine, and whose that makes the connection."""
+"""What the kernel reports of the two sockets of a connection within this machine, and which user made the client's."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class End(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A socket: its state, the user who made it, and its inode, which is 0 once no process has it open."""
+    """A socket: its state, the user that made it, and its inode, which is 0 once no process has it open."""
 
     state: int
     user: int
@@ -23,14 +23,13 @@ class Side(NamedTuple):
 
 
 def user_of(client: Side | None, ours: Side | None, client_again: Side | None) -> int | None:
-    """The user who made the client's socket, of which the kernel was asked before and after ours; None if unproved.
+    """Return the user that made the client's socket, which was read before and after ours; None if unproved.
 
     - A socket that no process has open any more is reported as root's. So a client that sends a request and closes at
-      once would pass for root. What is closed is never opened again: if the later answer is about an open socket, so
+      once would pass for root. A closed socket is never opened again: if the later answer is about an open socket, so
       was the earlier one.
-    - The address of a client that is gone may be somebody else's by now. As long as our side stands, nobody but its
-      client can be connected to it from there. A socket that only tries to connect proves nothing, nor does one that
-      listens.
+    - The address of a client that is gone may be another client's by now. As long as our side stands, only its client
+      can be connected to it from there. A socket that only tries to connect proves nothing, nor does one that listens.
     """
     if client is None or ours is None or client_again is None or client.user != client_again.user:
         return None

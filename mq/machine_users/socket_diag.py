@@ -1,4 +1,4 @@
-"""Asks the kernel for sockets by their exact addresses (`man 7 sock_diag`), which takes no rights."""
+"""Asks the kernel for sockets by their exact addresses (`man 7 sock_diag`), which needs no rights."""
 
 import socket
 import struct
@@ -17,9 +17,9 @@ _LAST_NUMBER = 0xFFFFFFFF
 
 
 class SocketDiag:
-    """One socket to the kernel, which answers while it is asked: nothing is waited for.
+    """One socket to the kernel, which answers during the call: nothing is waited for.
 
-    Raises `OSError` where there are no such sockets.
+    Raises `OSError` if there are no such sockets.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class SocketDiag:
         self._number = 0
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._socket.close()
 
     def user(self, client: End, server: End) -> int | None:
-        """The user at the client's end of a connection; None if that is not proved."""
+        """Return the user at the client's end of a connection; None if that is not proved."""
         first = self._number = self._number % (_LAST_NUMBER - 8) + 4
         questions = ((client, server), (server, client), (client, server))
         try:
@@ -45,7 +45,7 @@ class SocketDiag:
     def _answer(self, number: int) -> Side | None:
         while True:
             data, (sender, _) = self._socket.recvfrom(_ROOM_BYTES)
-            # Only the kernel's own, and none that an earlier question has left behind.
+            # Only the kernel's own answers, and none that an earlier question has left behind.
             if sender == 0 and len(data) >= _HEADER.size:
                 _, kind, _, answered, _ = _HEADER.unpack_from(data)
                 if answered == number:

@@ -29,7 +29,7 @@ class FailurePauses:
 
     def __init__(self, clock: Clock, metrics: Metrics, *, interval_seconds: float) -> None:
         self._clock, self._metrics, self._interval_seconds = clock, metrics, interval_seconds
-        # By topic, then by what the work is.
+        # By topic, then by the kind of work.
         self._pauses: dict[str, dict[str, _Pause]] = {}
 
     async def attempt(self, topic: str, what: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -49,7 +49,7 @@ class FailurePauses:
             _log.warning("upkeep_failed", topic=topic, work=what, error=error)
 
     def concern(self, topic: str) -> bool:
-        """Whether work on that topic has failed, and is to be tried again."""
+        """Whether work on that topic has failed, and will be tried again."""
         return topic in self._pauses
 
     def forget_old(self) -> None:

@@ -26,17 +26,17 @@ from mq.transitions.transition_executor import TransitionExecutor
 
 REFRESH_SECONDS = 10.0
 TOPICS_AT_ONCE = 4
-"""Some 0.5 ms where nothing has happened."""
+"""Some 0.5 ms if nothing has happened."""
 IDLE_PERIOD_ROUNDS, AGEING_PERIOD_ROUNDS = 60, 12
-"""An idle topic is looked at once in so many rounds, and one whose messages expire more often."""
+"""An idle topic is looked at once in so many rounds, and one with messages that expire sooner more often."""
 
 
 class Maintenance:
-    """Maintains this broker's open segments, and the sealed segments of topics whose maintainer it is.
+    """Maintains this broker's open segments, and the sealed segments of topics that it maintains.
 
-    A round costs almost nothing if nothing has happened, and looks at a few topics in each `turn`. Topics in which
-    nothing happens have their turn in few of the rounds (`IdleTopics`). Work that computes runs in `pool`. All methods
-    belong to the event loop's thread.
+    A round costs almost nothing if nothing has happened, and looks at a few topics in each `turn`. Idle topics have
+    their turn in few of the rounds (`IdleTopics`). Computations run in `pool`. All methods belong to the event loop's
+    thread.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Maintenance:
             await self._round(list(self._topics.values()))
 
     def _due(self) -> list[TopicRuntime]:
-        """The topics that this round looks at. Each is looked at if brokers come or go: others maintain it then."""
+        """Return the topics that this round looks at: all if brokers come or go, since maintainers change then."""
         self._idle.begin_round()
         brokers = frozenset(broker.id for broker in self._coordinator.brokers())
         if brokers != self._brokers:
@@ -132,7 +132,7 @@ class Maintenance:
         return math.ceil(min(rest_seconds / self._interval_seconds, most_rounds))
 
     def invalidate(self, topic: str) -> int:
-        """Have the next round read what other programs have written. Returns how many segments are maintained here."""
+        """Make the next round read what other programs have written. Returns how many segments are maintained here."""
         self._idle.wake(topic)
         return self._segments.invalidate(topic)
 
@@ -175,11 +175,11 @@ class Maintenance:
             await self._executor.give_successors(runtime.topic, full, "roll")
 
     async def _seal_expired(self, runtime: TopicRuntime) -> None:
-        """Without a cluster, seal what an earlier process has left open, once all of it has expired.
+        """Without a cluster, seal segments that an earlier process has left open, once all their messages have expired.
 
-        Whoever publishes would have it sealed as well; but nobody may ever. An owner would have rolled it by then. The
-        next round empties it. It is a take-over like any other: stopped anywhere, the transition goes on when the topic
-        is read.
+        The next publish would also seal them, but there may never be one. An owner would have rolled them by then. The
+        next round empties them. This is a take-over like any other: stopped anywhere, the transition goes on when the
+        topic is read.
         """
         now_us, retention = self.deletions.now_us, runtime.state.config.retention
         indexes = self._segments.indexes(runtime)

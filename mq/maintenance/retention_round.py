@@ -24,9 +24,9 @@ from mq.metrics.metrics import Metrics
 from mq.topic.topic_runtime import TopicRuntime
 
 Floors: TypeAlias = Mapping[str, Callable[[], Mapping[int, int]]]
-"""For topics that are somebody's memory, by name: the floors that are known here (`plan_floors`), by segment.
+"""For topics that hold brokers' state, by name: the floors that are known here (`plan_floors`), by segment.
 
-Every broker has the same topics here. A floor may be given once the messages that stand in for everything before it are
+Every broker has the same topics here. A floor may be returned once the messages that replace everything before it are
 on the store, not only with followers: files are deleted by it.
 """
 
@@ -51,7 +51,7 @@ class RetentionRound:
         self._deletions, self._grace_seconds = deletions, grace_seconds
 
     async def retain(self, runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> None:
-        """Move start offsets, then remove emptied segments from topic.json. `at_hand` are the indexes read already.
+        """Move start offsets, then remove emptied segments from topic.json. `at_hand` has the indexes read already.
 
         Each is one compare-and-swap, decided on the newest state. Stopped before it, nothing has changed. After it, any
         broker that reads topic.json deletes the files a grace period later.
@@ -63,7 +63,8 @@ class RetentionRound:
             return
         if expires:
             indexes = await _indexes(runtime, at_hand)
-            # Planned anew on the newest state: somebody may have had more kept since, and this broker not heard of it.
+            # Planned anew on the newest state: another broker may have made topics keep more since, unknown to this
+            # one.
             await self._move(runtime, lambda state: plan_retention(state, indexes, now_us))
         leaving = removable(runtime.state, now_us, grace_seconds=grace_seconds, has_floors=has_floors)
         if leaving:
@@ -82,12 +83,13 @@ class RetentionRound:
                 _log.info("segments_removed", topic=runtime.topic, segments=written)
 
     async def pass_floors(self, runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> None:
-        """Move start offsets up to the floors that are known here, and past segments whose successors have passed them.
+        """Move start offsets up to the floors known here, and past segments whose successors have passed them.
 
-        Every broker does this for the segments that it knows floors of: `at_hand` has the indexes of its own. It is one
+        Every broker does this for the segments whose floors it knows: `at_hand` has the indexes of its own. It is one
         compare-and-swap, decided on the newest state. Stopped before it, nothing has changed. After it, any broker that
-        reads topic.json deletes the files a grace period later. That is safe whoever owns the segments by then, since
-        a floor is true for ever (`plan_floors`): a coordinator that comes to nothing any more may still tell it.
+        reads topic.json deletes the files a grace period later. That is safe whichever broker owns the segments by
+        then, since a floor is true for ever (`plan_floors`): also a coordinator that has lost its segment may still
+        report it.
         """
         if (floors_of := self._floors.get(runtime.topic)) is not None:
             floors = dict(floors_of())
@@ -125,13 +127,13 @@ class RetentionRound:
                     _log.info("load_abandoned", topic=runtime.topic, load=load_id)
 
     async def _move(self, runtime: TopicRuntime, plan: Callable[[TopicState], dict[int, int]]) -> None:
-        """Have segments start where the plan says."""
+        """Make segments start where the plan says."""
         starts = plan(runtime.state)
         if starts and await self._change(runtime, lambda state: with_starts(state, plan(state))):
             _log.debug("messages_expired", topic=runtime.topic, segments=starts)
 
     async def _change(self, runtime: TopicRuntime, decide: Callable[[TopicState], TopicState | None]) -> bool:
-        """Whether the record was changed."""
+        """Change the record by `decide`; returns whether it was changed."""
         record = await self._catalogue.change_record(runtime.topic, decide)
         if record is None:
             return False
@@ -140,7 +142,7 @@ class RetentionRound:
 
 
 async def _indexes(runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> dict[int, SegmentIndex]:
-    """The indexes that retention is decided on: those at hand, and all open segments', for their sizes."""
+    """Return the indexes that retention is decided on: those at hand, and all open segments', for their sizes."""
     indexes = dict(at_hand)
     for segment in runtime.state.open_segments:
         if segment.id not in indexes:

@@ -1,4 +1,4 @@
-"""What the scrubs of all brokers have found to be damaged or missing: logged once, counted, and shown."""
+"""Damaged or missing objects that the scrubs of all brokers have found: logged once, counted, and shown."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class ScrubFindings:
         self._found: dict[str, dict[str, tuple[int, Finding]]] = {}
 
     def apply(self, topic: str, record: ScrubRecord) -> None:
-        """Take over what a topic's record says. What was not known is logged, and what is sound again."""
+        """Apply a topic's record. Logs what was not known, and what is sound again."""
         before = self._found.get(topic, {})
         found = {each.key: (scrub.segment, each) for scrub in record.segments for each in scrub.findings}
         if not before and not found:
@@ -35,16 +35,16 @@ class ScrubFindings:
             self._series_of(topic).set(SCRUB_FINDINGS, number, kind)
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted."""
+        """Forget a deleted topic."""
         if self._found.pop(topic, None):
             self._series_of(topic).close()
 
     def topics(self) -> dict[str, int]:
-        """How many objects of each topic are damaged or missing; only topics that have some."""
+        """Return how many objects of each topic are damaged or missing; only topics that have some."""
         return {topic: len(found) for topic, found in self._found.items() if found}
 
     def shown(self, topic: str) -> list[dict[str, Any]]:
-        """The findings of a topic as answers show them. Objects that are no segment files have no offsets."""
+        """Return a topic's findings as answers show them. Objects that are no segment files have no offsets."""
         return [
             {
                 "segment": None if segment == RECORDS else segment,

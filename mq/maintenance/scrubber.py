@@ -1,6 +1,6 @@
-"""The scrub: reads everything that is stored once in a period, and tells what is damaged or missing.
+"""The scrub: reads everything stored once in a period, and reports what is damaged or missing.
 
-Segments are shared among all brokers, whoever owns them. What was read is kept on the store (`scrub_record`), so it
+Segments are shared among all brokers, whichever owns them. The progress is kept on the store (`scrub_record`), so it
 does not matter which broker goes on, and after how many restarts. Two brokers may read the same segment at the same
 time, when a broker comes or goes: that costs a reading, and nothing else. The scrub changes nothing but its record.
 """
@@ -41,13 +41,13 @@ from mq.maintenance.scrub_findings import ScrubFindings
 from mq.metrics.metrics import Metrics
 
 LONGEST_ROUND_SECONDS = 600.0
-"""How often a broker looks what there is to scrub, and at most how much of its reading a restart costs."""
+"""How often a broker looks for work to scrub, and at most how much of its reading a restart costs."""
 ROUNDS_PER_PERIOD = 20
 _DAY_SECONDS = 86_400.0
 
 
 class Scrubber:
-    """Scrubs what is this broker's share. `findings` has those of all brokers.
+    """Scrubs this broker's share. `findings` has the findings of all brokers.
 
     One row group is in memory at a time, and is hashed in `pool`. All methods belong to the event loop's thread.
     """
@@ -79,7 +79,7 @@ class Scrubber:
 
     @property
     def oldest_seconds(self) -> float:
-        """For how long what waits longest has not been read; 0 if there is nothing. It grows while a file is read."""
+        """For how long the longest-waiting object was not read; 0 if there is none. It grows while a file is read."""
         if not self._oldest_then_seconds:
             return 0.0
         return self._oldest_then_seconds + self._clock.monotonic_seconds() - self._looked_seconds
@@ -92,7 +92,7 @@ class Scrubber:
                 pass
 
     async def round(self) -> bool:
-        """Look what there is, and read what is due for as long as a round takes; returns whether more is due.
+        """Look for work, and read what is due for as long as a round takes; returns whether more is due.
 
         Work that fails is logged, counted, and tried again in a later round.
         """
@@ -117,12 +117,12 @@ class Scrubber:
         return self._clock.monotonic_seconds() >= self._round_ends_seconds
 
     async def _look(self, units: list[ScrubUnit]) -> None:
-        """Add what is this broker's share of all topics to `units`, and take over what other brokers have found."""
+        """Add this broker's share of all topics to `units`, and apply the findings of other brokers."""
         for topic in await self._catalogue.names():
             try:
                 record = await self._catalogue.read(topic)
             except UnreadableObject:
-                continue  # the catalogue tells it
+                continue  # the catalogue reports it
             if record is None:
                 continue
             if record.state.deleted:
@@ -143,14 +143,14 @@ class Scrubber:
         return [each for each in units if maintainer(brokers, each.topic, each.scrub.segment) == self._broker]
 
     async def _remove(self, topic: str) -> None:
-        """Delete what the scrub has kept of a topic that was deleted."""
+        """Delete the scrub's record of a deleted topic."""
         self.findings.forget(topic)
         if topic not in self._removed and maintainer(self._coordinator.brokers(), topic, RECORDS) == self._broker:
             await self._store.delete([keys.scrub_record(topic)])
             self._removed.add(topic)
 
     async def _scrub(self, unit: ScrubUnit) -> None:
-        """Read a segment from where its last reading has stopped, until its end or that of the round.
+        """Read a segment from the end of its last reading, until its end or that of the round.
 
         The record is written after the reading. Stopped before that, the next broker reads the same again.
         """
@@ -180,7 +180,7 @@ class Scrubber:
     async def _read(self, topic: str, segment: int, begin: Reading) -> "_Slice | None":
         """Read until the end of the segment or of the round, at least one file; None if the broker drains.
 
-        Files are read for at least as long as it took to find out which there are.
+        Files are read for at least as long as the listing of them took.
         """
         store = PacedStore(self._store, self._rate)
         began_seconds, ends_seconds = self._clock.monotonic_seconds(), self._round_ends_seconds
@@ -192,7 +192,7 @@ class Scrubber:
                 if not counted_bytes:
                     ends_seconds = max(ends_seconds, now_seconds + now_seconds - began_seconds)
                 if now_seconds >= ends_seconds and _end_of(verdict.key) > reached > begin.reached:
-                    # Only here, where the next file begins, all has been told about those before it.
+                    # Only here, where the next file begins, is everything about those before it reported.
                     is_whole = False
                     break
                 self._metrics.upkeep.scrubbed_objects.labels(verdict.condition).inc()
@@ -220,13 +220,13 @@ class Scrubber:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """What was read of a segment by now, and whether that is all of it."""
+    """The part of a segment read by now, and whether that is all of it."""
 
     reading: Reading
     is_whole: bool
 
     def applied_to(self, scrub: SegmentScrub) -> SegmentScrub:
-        """What is known of the segment with this."""
+        """Return the state of the segment with this part."""
         reading = self.reading
         if not self.is_whole:
             return scrub.model_copy(update={"under_way": reading})
@@ -239,7 +239,7 @@ class _Slice:
 
 
 def _end_of(key: str) -> int:
-    """The offset up to which a segment has been read, at least, once this object has been; 0 for any other object."""
+    """Return the least offset that the reading has reached after this object; 0 if it is no segment file."""
     name = FileName.parse(key)
     if name is None:
         return 0

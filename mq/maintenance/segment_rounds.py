@@ -28,8 +28,8 @@ class SegmentRounds:
     """The upkeep of each segment that this broker maintains: its own open segments, and sealed ones of its topics.
 
     In a broker without a cluster an open segment may have no owner: it is sealed when its topic is used, which may be
-    never. It is kept up as a sealed one is, by what the store showed of it; so is one that cannot be gone on with. That
-    is safe although its owner may be alive: an owner does not acknowledge by a name that was superseded
+    never. It is kept up like a sealed one, by what the store showed of it; so is a segment that this broker cannot go
+    on with. That is safe although its owner may be alive: an owner does not acknowledge by a superseded name
     (`OwnedSegments`).
     """
 
@@ -39,25 +39,25 @@ class SegmentRounds:
         self._context, self._catalogue, self._coordinator, self._metrics = context, catalogue, coordinator, metrics
         self._upkeeps: dict[tuple[str, int], SegmentUpkeep] = {}
         self._first_indexes_left = 0
-        # Segments whose index named files that are gone, and was read again.
+        # Segments whose index named missing files, and was read again.
         self._stale: set[tuple[str, int]] = set()
-        # Segments of an earlier process of this incarnation with which this one could not go on.
+        # Segments of an earlier process of this incarnation that this one could not go on with.
         self._left: set[tuple[str, int]] = set()
 
     def begin_round(self) -> None:
-        """Allow reading a few more indexes of segments that earlier lives of this broker left behind."""
+        """Allow reading a few more indexes of segments that earlier runs of this broker left behind."""
         self._first_indexes_left = FIRST_INDEXES_PER_ROUND
 
     def is_maintainer(self, runtime: TopicRuntime) -> bool:
-        """Whether this broker maintains the segments of a topic that no broker owns.
+        """Whether this broker maintains the unowned segments of a topic.
 
         Two brokers may both think so. Then they do the same work twice, without harm: each step is a conditional put,
-        or deletes what nothing refers to.
+        or deletes objects without references.
         """
         return maintainer(self._coordinator.brokers(), runtime.topic) == self._context.broker
 
     def maintained(self, runtime: TopicRuntime) -> Iterator[Segment]:
-        """Our own open segments, and if we maintain the topic the sealed ones, and those that nobody writes."""
+        """Yield our own open segments, and if we maintain the topic, sealed ones and open ones without a writer."""
         maintains, alone = self.is_maintainer(runtime), self._coordinator.session_timeout_seconds <= 0
         for segment in runtime.state.segments:
             writer = runtime.writers.get(segment.id)
@@ -68,15 +68,15 @@ class SegmentRounds:
                 yield segment
 
     def left_open(self, runtime: TopicRuntime) -> list[Segment]:
-        """The open segments that nobody writes until their topic is used: there are such without a cluster alone."""
+        """Return the open segments without a writer until their topic is used: only without a cluster are there any."""
         return [each for each in self.maintained(runtime) if each.state == "open" and each.id not in runtime.writers]
 
     def _is_left(self, runtime: TopicRuntime, segment: Segment) -> bool:
-        """Whether nobody writes an open segment until its topic is used."""
+        """Whether an open segment has no writer until its topic is used."""
         return segment.owner != self._context.broker or (runtime.topic, segment.id) in self._left
 
     def invalidate(self, topic: str) -> int:
-        """Have the next round read what other programs have written. Returns how many segments are maintained here."""
+        """Make the next round read what other programs have written. Returns how many segments are maintained here."""
         upkeeps = [upkeep for (name, _), upkeep in self._upkeeps.items() if name == topic]
         for upkeep in upkeeps:
             upkeep.invalidate()
@@ -84,9 +84,9 @@ class SegmentRounds:
         return len(upkeeps)
 
     async def go_on(self, runtime: TopicRuntime) -> None:
-        """Go on with segments of an earlier process of this incarnation, a few in each round: then they are maintained.
+        """Go on with segments of an earlier process of this incarnation, a few a round: then they are maintained.
 
-        One with which this is not possible is not tried again here, but when its topic is used.
+        If that fails for one, it is not tried again here, but when its topic is used.
         """
         for segment in runtime.dormant():
             key = (runtime.topic, segment.id)
@@ -108,7 +108,7 @@ class SegmentRounds:
         )
 
     async def prepare(self, runtime: TopicRuntime, segment: Segment) -> None:
-        """Have a segment's index ready. A round reads only a few indexes of segments from earlier lives."""
+        """Make a segment's index available. A round reads only a few indexes of segments from earlier runs."""
         key = (runtime.topic, segment.id)
         writer = runtime.writers.get(segment.id)
         is_ours = writer is not None and not writer.has_stopped
@@ -124,9 +124,9 @@ class SegmentRounds:
             self._upkeeps[key] = self._upkeep(runtime, segment.id, index, born_here=born_here)
 
     def _longest_seconds(self, segment: Segment, known: SegmentUpkeep | None) -> float:
-        """How old the index may be. Without a cluster, what is open without an owner is read once.
+        """How old the index may be. Without a cluster, that of an open segment without an owner is read once.
 
-        Nobody may ever write it again. But a damaged last file may be put back at any time.
+        No broker may ever write it again. But a damaged last file may be put back at any time.
         """
         alone, is_whole = self._coordinator.session_timeout_seconds <= 0, known is None or known.index.blocked is None
         return math.inf if alone and segment.state == "open" and is_whole else REMOTE_INDEX_SECONDS
@@ -155,12 +155,12 @@ class SegmentRounds:
     async def _goes_on(
         self, runtime: TopicRuntime, segment: Segment, index: SegmentIndex, error: ObjectNotFound | SegmentMoved
     ) -> bool:
-        """Files that our index names are gone, or others reach beyond it. Whether the next round goes on.
+        """Handle files of our index that are gone, or others that reach beyond it; returns whether to go on.
 
-        Another process may have rolled them up, and deleted them a grace period later, as after each hand-over: nothing
-        has failed then. So the index of a segment that is not written here is read again first. What is not there by
-        that one, which is a round old, is lost, unless the topic's record has a newer start. The next round goes on
-        around that.
+        Another process may have rolled them up, and deleted them a grace period later, as after each hand-over: then
+        nothing has failed. So the index of a segment that is not written here is read again first. A file of that
+        index, which is a round old, is lost if it is missing, unless the topic's record has a newer start. The next
+        round goes on around it.
         """
         key, writer = (runtime.topic, segment.id), runtime.writers.get(segment.id)
         is_ours = writer is not None and writer.is_open and writer.index is index
@@ -179,7 +179,7 @@ class SegmentRounds:
         return await runtime.reads.lose_gone(segment.id, index)
 
     def waits(self, runtime: TopicRuntime) -> bool:
-        """Whether this round did not come to the segments of an earlier life of this broker."""
+        """Whether this round did not come to the segments of an earlier run of this broker."""
         dormant = any((runtime.topic, each.id) not in self._left for each in runtime.dormant())
         return dormant or (
             not self._first_indexes_left
@@ -197,12 +197,12 @@ class SegmentRounds:
         return rest_seconds
 
     def indexes(self, runtime: TopicRuntime) -> dict[int, SegmentIndex]:
-        """The indexes at hand of a topic's segments, by segment."""
+        """Return the indexes at hand of a topic's segments, by segment."""
         upkeeps = ((s.id, self._upkeeps.get((runtime.topic, s.id))) for s in runtime.state.segments)
         return {segment_id: upkeep.index for segment_id, upkeep in upkeeps if upkeep is not None}
 
     def show_size(self, runtime: TopicRuntime) -> None:
-        """Tell Prometheus the size of what is maintained here; of segments not read yet, the size that was recorded."""
+        """Report the size of the maintained segments to Prometheus; of those not read yet, the recorded size."""
         indexes = self.indexes(runtime)
         sizes = (
             index.size_bytes if (index := indexes.get(segment.id)) is not None else segment.stored_bytes or 0

@@ -18,10 +18,10 @@ _log = EventLog(__name__)
 
 
 class TopicLoading:
-    """Has every topic run, at a bounded rate, so that retention, upkeep and metrics cover all of them.
+    """Opens every topic, at a bounded rate, so that retention, upkeep and metrics cover all of them.
 
-    A start does not wait for it: whoever asks for a topic that is not read yet has it read at once. Nothing is written.
-    At most `at_once` topics are read at the same time.
+    A start does not wait for it: a request for a topic that is not read yet makes it be read at once. Nothing is
+    written. At most `at_once` topics are read at the same time.
     """
 
     def __init__(self, clock: Clock, catalogue: Catalogue, topics: TopicRegistry, *, at_once: int) -> None:
@@ -33,7 +33,7 @@ class TopicLoading:
 
     @property
     def left(self) -> int | None:
-        """How many topics are still to be read; None while the names are not known."""
+        """How many topics are still to be read; None until the names are known."""
         return len(self._waiting) + self._loading if self._listed else None
 
     async def run(self) -> None:
@@ -58,7 +58,7 @@ class TopicLoading:
                 if name not in self._topics:
                     await self._topics.refresh(name)
             except UnreadableObject:
-                pass  # the catalogue tells it, and it is read again until it is mended
+                pass  # the catalogue reports it, and it is read again until it is repaired
             except Exception as error:
                 # Catch every error: this topic is tried again after the others.
                 _log.warning("topic_unreadable", topic=name, error=error)

@@ -1,4 +1,4 @@
-"""Deleting expired uploads that no message refers to."""
+"""Deletes expired uploads that no message refers to."""
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
@@ -38,7 +38,7 @@ class UploadSweeper:
         self._refs = RefMemory()
 
     async def sweep(self, runtime: TopicRuntime, at_hand: Mapping[int, SegmentIndex]) -> None:
-        """Begin a sweep of a topic if one is due, or go on with it. `at_hand` are the indexes read already.
+        """Begin a sweep of a topic if one is due, or go on with it. `at_hand` has the indexes read already.
 
         A publish that was accepted before the time from which uploads count as expired may not be stored yet. So the
         segment files are searched for references only after all such publishes have been answered.
@@ -67,7 +67,7 @@ class UploadSweeper:
         )
 
     async def _begin(self, runtime: TopicRuntime) -> _Sweep | None:
-        """A new sweep; None if the last was less than an hour ago, or no upload has expired."""
+        """Return a new sweep; None if the last was less than an hour ago, or no upload has expired."""
         topic, now_seconds = runtime.topic, self._clock.monotonic_seconds()
         now_us = self._deletions.now_us
         if now_us is None:
@@ -77,7 +77,7 @@ class UploadSweeper:
         self._swept_seconds[topic] = now_seconds
         before_us = now_us - int((EXPIRES_SECONDS + self._grace_seconds) * 1e6)
         if before_us <= runtime.state.created_us <= now_us:
-            return None  # so is everything that was uploaded to it, and a listing of each new topic is many
+            return None  # so is everything uploaded to it, and a listing of each new topic is many
         async with aclosing(expired_uploads(self._store, topic, before_us)) as expired:
             if await anext(expired, None) is None:
                 return None

@@ -1,4 +1,4 @@
-"""Checking topics for clients that ask for it (`mq verify --url`), as few at a time and as fast as the settings say."""
+"""Checks topics for clients that ask for it (`mq verify --url`), as few at a time and as fast as the settings say."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -42,7 +42,7 @@ class Verifications:
         self.count = 0
 
     async def of_topic(self, topic: str) -> Verification:
-        """The check of a topic. Raises `NotFound` if there never was one of that name; a damaged one is checked.
+        """Return the check of a topic, also of a damaged one. Raises `NotFound` if there never was one of that name.
 
         Raises `Conflict` for a member of a topic group: it has no files, and to find it sound would say nothing.
         """
@@ -57,7 +57,7 @@ class Verifications:
         return self._new(lambda store: verify_topic(store, self._catalogue, topic, plan=self._plan))
 
     def of_cluster(self) -> Verification:
-        """The check of the records of the cluster."""
+        """Return the check of the records of the cluster."""
         return self._new(verify_cluster)
 
     def check(self) -> None:

@@ -1,5 +1,5 @@
-"""What a broker tells Prometheus.
+"""What a broker reports to Prometheus.
 
-`metrics` has it all and writes it down. `requests`, `cluster` and `upkeep` are groups of metrics about the broker as a
-whole. `topics` has the series of single topics, of which there are only so many.
+`metrics` has all of it and writes it out. `requests`, `cluster` and `upkeep` are groups of metrics about the broker as
+a whole. `topics` has the series of single topics, whose number is limited.
 """

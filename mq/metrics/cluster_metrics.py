@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ClusterMetrics:
-    """What a broker knows of its cluster, and its part in it."""
+    """What a broker knows of its cluster, and its role in it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.ready = Gauge(
@@ -43,7 +43,7 @@ class ClusterMetrics:
         )
 
     def see_touch(self, in_touch: bool) -> None:
-        """Tell whether this broker is in touch now, and count each time that it is so no longer."""
+        """Report whether this broker is in touch now, and count each time that it falls out of touch."""
         if self._was_in_touch and not in_touch:
             self.lost_touch.inc()
         self._was_in_touch = in_touch

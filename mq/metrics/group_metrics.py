@@ -8,7 +8,7 @@ MOST_GROUPS = 1_000
 
 
 class GroupSample(NamedTuple):
-    """What is told of one group. None: it is not known now, or groups of that mode have no such thing."""
+    """What is reported for one group. None: not known now, or groups of that mode have no such value."""
 
     lag_messages: int | None = None
     lag_seconds: float | None = None
@@ -20,7 +20,7 @@ class GroupSample(NamedTuple):
     skipped_messages_total: int = 0
     members: int = 0
     is_at_most: bool | None = None
-    """Whether `lag_messages` counts others' messages too. None for groups of which it never does."""
+    """Whether `lag_messages` counts others' messages too. None for groups that never do."""
 
 
 _HELP = {
@@ -43,7 +43,7 @@ _AT_MOST_HELP = "Of a group on a member of a topic group: 1 while its lag counts
 class GroupMetrics:
     """The series of the groups that this broker coordinates. Belongs to the event loop's thread.
 
-    Whoever asks for metrics wakes up who measures (`asked`), and is told what was measured before that.
+    A request for metrics wakes the measurement (`asked`), and is answered with the values measured before.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class GroupMetrics:
         self.was_asked = False
 
     def show(self, samples: Mapping[tuple[str, str], GroupSample], count: int) -> None:
-        """Tell that of groups, by topic and name, and how many there are in all."""
+        """Report these values of groups, by topic and name, and how many there are in all."""
         self._samples, self.count = samples, count
 
     def pieces(self) -> Iterator[bytes]:
-        """Prometheus' text format, family by family."""
+        """Yield Prometheus' text format, family by family."""
         self.was_asked = True
         yield (
             "# HELP braidmq_groups Consumer groups that this broker coordinates.\n"

@@ -1,4 +1,4 @@
-"""Histograms of how long things take, as Prometheus has them."""
+"""Histograms of durations, in the form of Prometheus."""
 
 from collections.abc import Iterator, Mapping
 

@@ -35,7 +35,7 @@ class Metrics:
         self.topics, self.groups = TopicMetrics(most_topics), GroupMetrics()
 
     def pieces(self) -> Iterator[bytes]:
-        """Prometheus' text format, family by family."""
+        """Yield Prometheus' text format, family by family."""
         for family in self.registry.collect():
             yield generate_latest(_Only(family))
         yield from self.topics.pieces()

@@ -85,7 +85,7 @@ class RequestMetrics:
             self.loads_failed.labels(reason)
 
     def show_storage(self, used: Mapping[str, tuple[float, float]]) -> None:
-        """What topics of quotas have of these, as a ratio, and how many seconds ago that was measured."""
+        """Show how much of their quotas topics have used, as a ratio, and how many seconds ago that was measured."""
         for gauge in (self.storage_quota_used, self.storage_quota_age):
             gauge.clear()
         for topics, (ratio, age_seconds) in used.items():
@@ -93,5 +93,5 @@ class RequestMetrics:
             self.storage_quota_age.labels(topics).set(age_seconds)
 
     def count_connections(self, count: Callable[[], int]) -> None:
-        """Have the connections of one more listener be counted."""
+        """Also count the connections of this listener."""
         self._connections.append(count)

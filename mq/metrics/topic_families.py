@@ -1,4 +1,4 @@
-"""Which series each topic has."""
+"""The series of each topic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _next_column = count()
 class Family:
     """A metric of topics: one series for each topic and value of `label`, all of which are known beforehand.
 
-    `columns` gives the place of each value among all series of a topic. A topic `keeps_place` among those that have
+    `columns` has the place of each value among all series of a topic. A topic `keeps_place` among those that have
     series once such a gauge was not 0.
     """
 

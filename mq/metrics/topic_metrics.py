@@ -1,4 +1,4 @@
-"""The series of topics: for so many of them by name, for the others together."""
+"""The series of topics: of some by name, of the others together."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,8 +11,8 @@ OTHER = "(other)"
 class TopicSeries:
     """The counters and gauges of one topic; each keeps its place in `FAMILIES`.
 
-    A topic has series of its own from `open`, or from the first time that something is counted for it, until `close`.
-    What is counted after that counts for `OTHER`, so that late news of a deleted topic does not bring it back.
+    A topic has series of its own from `open`, or from the first count for it, until `close`. Counts after that go to
+    `OTHER`, so that late news of a deleted topic does not bring it back.
     """
 
     __slots__ = ("_settled", "_topics", "closed", "gauges", "name", "values")
@@ -21,7 +21,7 @@ class TopicSeries:
         self._topics, self.name = topics, name
         self.values: list[int] = topics.other
         self.gauges = dict.fromkeys(GAUGES, 0)
-        # Whether `values` is where this topic counts from now on, without another look.
+        # Whether `values` is the place for this topic's counts from now on, without another look.
         self._settled = False
         self.closed = False
 
@@ -42,13 +42,13 @@ class TopicSeries:
             self.gauges[column] = value
 
     def open(self) -> None:
-        """The topic exists, perhaps again: its series begin at 0."""
+        """Begin its series at 0: the topic exists, perhaps again."""
         if self.closed:
             self.closed = self._settled = False
         self._topics.show(self)
 
     def close(self) -> None:
-        """The topic was deleted: its series go."""
+        """Remove its series: the topic was deleted."""
         if not self.closed:
             for column, value in self.gauges.items():
                 self._topics.totals[column] -= value
@@ -60,7 +60,7 @@ class TopicSeries:
 class TopicMetrics:
     """The series of all topics of a broker. Belongs to the event loop's thread.
 
-    At most `most` topics have series of their own: the first of which something is counted or lost, and, as long as
+    At most `most` topics have series of their own: the first for which something is counted or lost, and, as long as
     there is room, any others. The rest counts for `OTHER`, so that sums over topics are right. A counter of `OTHER`
     never decreases: a topic that gets series later begins there at 0.
     """
@@ -71,11 +71,11 @@ class TopicMetrics:
         self._most = most
         self._known: dict[str, TopicSeries] = {}
         self._shown: dict[str, TopicSeries] = {}
-        # Those of the shown for which nothing is counted yet: they make room.
+        # The shown topics without a count yet: they make room.
         self._idle: dict[str, TopicSeries] = {}
 
     def of(self, name: str) -> TopicSeries:
-        """The series of the topic of that name, which need not be shown."""
+        """Return the series of the topic of that name, which need not be shown."""
         series = self._known.get(name)
         if series is None:
             series = self._known[name] = TopicSeries(self, name)
@@ -88,20 +88,20 @@ class TopicMetrics:
             series.values = [0] * SERIES
 
     def settle(self, series: TopicSeries) -> bool:
-        """Something is counted for the topic for the first time: whether it has series of its own from now on."""
+        """Settle whether the topic has series of its own from now on, at the first count for it."""
         if series.name not in self._shown and len(self._shown) >= self._most and self._idle:
             self.remove(next(iter(self._idle.values())))
         self.show(series)
         return self._idle.pop(series.name, None) is not None
 
     def remove(self, series: TopicSeries) -> None:
-        """Take a topic's series away, if it has any."""
+        """Remove a topic's series, if it has any."""
         if self._shown.pop(series.name, None) is not None:
             self._idle.pop(series.name, None)
             series.values = self.other
 
     def value(self, family: Family, topic: str, label: str = "") -> int:
-        """What is shown for a topic, or for `OTHER`; 0 if there is no such series."""
+        """Return the value shown for a topic, or for `OTHER`; 0 if there is no such series."""
         column = family.columns[label]
         if topic == OTHER:
             return self._of_others()[column]
@@ -109,9 +109,9 @@ class TopicMetrics:
         return 0 if series is None else _all_of(series)[column]
 
     def pieces(self) -> Iterator[bytes]:
-        """Prometheus' text format, family by family.
+        """Yield Prometheus' text format, family by family.
 
-        The library's own way takes twenty times as long, which tells with many topics.
+        The library's own way takes twenty times as long, which matters with many topics.
         """
         rows = [(name, _all_of(series)) for name, series in self._shown.items()]
         rows.append((OTHER, self._of_others()))

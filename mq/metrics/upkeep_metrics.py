@@ -1,4 +1,4 @@
-"""Metrics of what is written, kept, checked and deleted, over all topics."""
+"""Metrics of files and records that are written, kept, checked and deleted, over all topics."""
 
 from typing import get_args
 
@@ -10,7 +10,7 @@ _FILE_BYTES = (1e3, 1e4, 1e5, 1e6, 4e6, 16e6, 64e6)
 
 
 class UpkeepMetrics:
-    """What a broker does to files and records, and what hinders it."""
+    """A broker's work on files and records, and what hinders it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.file_bytes = Histogram(

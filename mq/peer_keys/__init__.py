@@ -1,6 +1,6 @@
-"""How brokers prove to each other who speaks: keys that all of them have, by which each request and answer is signed.
+"""The proof of a broker's identity to others: keys that all brokers have, which sign each request and answer.
 
-Begin with `signatures`, which says what is signed, as pure functions. `peer_keys` has the keys and their file,
+Begin with `signatures`, which has what is signed, as pure functions. `peer_keys` has the keys and their file,
 `kept_keys` those in force, which change with the file. `outgoing` signs requests and checks answers; `incoming` checks
-requests and signs answers. `seen_requests` remembers what was asked already, in bounded memory.
+requests and signs answers. `seen_requests` remembers served requests, in bounded memory.
 """

@@ -1,4 +1,4 @@
-"""Digests of bodies, taken in a thread where that takes longer than to go there: hashing lets the others go on."""
+"""Digests of bodies, taken in a thread if that is worth it: hashing lets other threads go on."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ _EMPTY = hashlib.sha256().hexdigest()
 
 
 async def digest_of(body: bytes | memoryview) -> str:
-    """The digest of a body (SHA-256)."""
+    """Return the digest of a body (SHA-256)."""
     size_bytes = body.nbytes if isinstance(body, memoryview) else len(body)
     if not size_bytes:
         return _EMPTY
@@ -23,9 +23,9 @@ async def digest_of(body: bytes | memoryview) -> str:
 
 
 class CheckedBody:
-    """Receives a body, and raises `Malformed` at its end if it is not the one whose digest was signed.
+    """Receives a body, and raises `Malformed` at its end if its digest is not the signed one.
 
-    Handlers act on no body before they have all of it: so what was changed on its way has no effect.
+    Handlers act on no body before they have all of it: so a body changed on its way has no effect.
     """
 
     def __init__(self, receive: Receive, digest: str) -> None:

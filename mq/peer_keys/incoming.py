@@ -1,4 +1,4 @@
-"""The receiver's side: tells which requests are of brokers of the cluster, and signs the answers."""
+"""The receiver's side: finds which requests are of brokers of the cluster, and signs the answers."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ from mq.peer_keys.signatures import (
 )
 
 Refusal = Literal["receiver", "time", "nonce"]
-"""Why a request with a good signature is not served: it is for another broker, its time is off, or it was here before.
+"""Why a well-signed request is not served: it is for another broker, its time is off, or it was here before.
 
 Its sender may sign it anew and send it again: certainly nothing was done.
 """
@@ -29,7 +29,7 @@ WINDOW_SECONDS = 60.0
 
 
 class NotServed(Forbidden):
-    """A request of a broker of the cluster that is not to be served."""
+    """A request of a broker of the cluster that must not be served."""
 
     def __init__(self, why: Refusal, message: str) -> None:
         super().__init__(message)
@@ -45,13 +45,13 @@ class Incoming:
         self._seen = SeenRequests(int(WINDOW_SECONDS * 1e6))
 
     def announced_at(self, *urls: str) -> None:
-        """The broker is announced at these URLs: its answers say so."""
+        """Set the URLs at which the broker is announced: its answers contain them."""
         self._addresses = tuple(url.rstrip("/") for url in urls)
 
     def stamp(self, header: str, method: str, target: str) -> Stamp:
-        """The stamp of a request that a broker of the cluster has signed.
+        """Return the stamp of a request that a broker of the cluster has signed.
 
-        Raises `Forbidden` for any other. Its words help those who mix up their keys, and nobody else.
+        Raises `Forbidden` for any other. Its words help operators that mix up their keys, and no attacker.
         """
         found = parse_request(header)
         if found is None:
@@ -70,8 +70,8 @@ class Incoming:
     def admit(self, stamp: Stamp) -> None:
         """Note that a request is served. Raises `NotServed`.
 
-        The receiver is the broker's id: each process has its own. What was sent to a process before this one, at the
-        same address, is for another receiver: so nothing has to be remembered beyond the life of a process.
+        The receiver is the broker's id: each process has its own. A request to an earlier process at the same address
+        is for another receiver: so nothing has to be remembered beyond the life of a process.
         """
         now_us = self._clock.now_us()
         if stamp.receiver != self._broker:
@@ -91,7 +91,7 @@ class Incoming:
     def answered(
         self, stamp: Stamp, status: int, headers: dict[str, str], digest: str, refusal: Refusal | None = None
     ) -> dict[str, str]:
-        """The headers of the answer to that request, signed."""
+        """Return the signed headers of the answer to that request."""
         said = {
             **headers,
             BROKER_HEADER: self._broker,

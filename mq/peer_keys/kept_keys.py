@@ -1,4 +1,4 @@
-"""The keys in force: those of a file, read again when it changes, or those of a variable."""
+"""The keys in force: those of a file, which is read again when it changes, or those of a variable."""
 
 import asyncio
 from pathlib import Path
@@ -13,32 +13,32 @@ from mq.tls.reload import RestingFiles, look_at
 
 LOOK_SECONDS = 0.5
 VARIABLE = "BRAIDMQ_PEER_KEYS_TEXT"
-"""Has the keys themselves, where no file can be given. Each program on the machine that may read it knows them."""
+"""Contains the keys themselves, if there can be no file. Each program on the machine that may read it knows them."""
 
 _log = EventLog(__name__)
 
 
 class KeptKeys:
-    """The keys in force. `now` may be another one whenever it is asked for."""
+    """The keys in force. `now` may change at any time."""
 
     def __init__(self, now: PeerKeys) -> None:
         self.now = now
 
     async def watch(self) -> None:
-        """Nothing changes."""
+        """Do nothing: these keys do not change."""
 
 
 class KeysOfFile(KeptKeys):
-    """Those of a file. Raises `InvalidConfig` if it cannot be used."""
+    """The keys of a file. Raises `InvalidConfig` if it cannot be used."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
-        # Before it is read: what changes meanwhile is seen at the next look.
+        # Before the read: a change during it is seen at the next look.
         self._resting = RestingFiles(look_at((path,)))
         super().__init__(_read(path))
 
     async def watch(self) -> None:
-        """Look at the file until cancelled. One that cannot be used leaves in force what was there before."""
+        """Watch the file until cancelled. While it cannot be used, the keys before it stay in force."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             # In a thread: the file may lie on a network.
@@ -55,7 +55,7 @@ class KeysOfFile(KeptKeys):
 
 
 def kept_keys(path: Path | None, text: str | None, clock: Clock) -> KeptKeys | None:
-    """The keys that the settings name; None if they name none. Raises `InvalidConfig`."""
+    """Return the keys that the settings name; None if they name none. Raises `InvalidConfig`."""
     if path is not None:
         return KeysOfFile(path, clock)
     if not text:

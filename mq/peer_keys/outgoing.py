@@ -1,4 +1,4 @@
-"""The caller's side: signs requests, and tells which answers are of the broker that was asked."""
+"""The caller's side: signs requests, and finds which answers are of the broker that was asked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ from mq.peer_keys.signatures import (
 
 MOST_ADDRESSES = 2000
 TOLD_SECONDS = 5.0
-"""Clocks that differ by less are not worth a word."""
+"""A smaller difference between clocks is not worth a log line."""
 
 _log = EventLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of who listens at an address: its id, and by how much its clock is ahead of ours."""
+    """What is known of the broker at an address: its id, and by how much its clock is ahead of ours."""
 
     broker: str = UNKNOWN
     ahead_us: int = 0
 
 
 class Unproven(Exception):
-    """An answer that nobody may rely on; why, as text."""
+    """An answer that no caller may rely on; why, as text."""
 
 
 class Outgoing:
@@ -48,7 +48,7 @@ class Outgoing:
         self._known: dict[str, Known] = {}
 
     def sign(self, method: str, url: str, target: str, digest: str) -> tuple[Stamp, str]:
-        """The stamp of a request to the broker at that URL, and its header."""
+        """Return the stamp of a request to the broker at that URL, and its header."""
         known, key = self._known.get(url, Known()), self._keys.now.first
         time_us = self._clock.now_us() + known.ahead_us
         stamp = Stamp(key.id, time_us, self._life, next(self._numbers), known.broker, self._broker, digest)
@@ -57,7 +57,8 @@ class Outgoing:
     def check(self, url: str, stamp: Stamp, status: int, headers: Mapping[str, str], digest: str) -> str | None:
         """Check that a broker of the cluster gave this answer, to this very request, at this address.
 
-        None if it served the request; else the word by which it refused it: then nothing was done. Raises `Unproven`.
+        Returns None if it served the request; else the word by which it refused it: then nothing was done. Raises
+        `Unproven`.
         """
         found = parse_answer(headers.get(ANSWER_HEADER.lower(), ""))
         if found is None:
@@ -69,7 +70,7 @@ class Outgoing:
         if not is_answer_of(key, signature, stamp.nonce, status, headers, digest):
             raise Unproven("its signature does not fit: it is of another key, to another request, or was changed")
         if url not in headers.get(ADDRESS_HEADER, "").split():
-            # Somebody leads our requests to another broker than we mean.
+            # Something leads our requests to another broker than we mean.
             raise Unproven(f"it is of {headers.get(BROKER_HEADER)!r:.110}, which is announced at another address")
         refusal = headers.get(REFUSAL_HEADER)
         if refusal is None and headers.get(BROKER_HEADER) != stamp.receiver:
@@ -77,9 +78,9 @@ class Outgoing:
         return refusal
 
     def learn(self, url: str, headers: Mapping[str, str]) -> None:
-        """Learn from a refusal that was checked: who listens there, and what the time is there.
+        """Learn from a checked refusal which broker listens there, and what the time is there.
 
-        Only what is signed by a key of the cluster is learned, so the worst that others can do is to delay it.
+        Learns only what a key of the cluster has signed, so the worst that others can do is to delay it.
         """
         ahead_us = int(headers.get(TIME_HEADER, "0")) - self._clock.now_us()
         if abs(ahead_us) >= TOLD_SECONDS * 1e6:

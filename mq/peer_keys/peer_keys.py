@@ -1,7 +1,7 @@
-"""The keys by which brokers sign what they say to each other, and their file: a line for each, an id and a secret.
+"""The keys by which brokers sign their calls to each other, and their file: a line for each, an id and a secret.
 
-The first key signs; all of them verify. So a key is exchanged without a stop: it comes second everywhere, then first,
-and then the one before goes.
+The first key signs; all of them verify. So keys are replaced without a stop: the new one comes second everywhere, then
+first, and then the old one goes.
 """
 
 import re
@@ -20,7 +20,7 @@ _SECRET = re.compile(rf"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 
 @dataclass(frozen=True, slots=True)
 class PeerKey:
-    """One key. Its secret is in no text that is made of it."""
+    """One key. No text made from it contains its secret."""
 
     id: str
     secret: bytes = field(repr=False)
@@ -28,7 +28,7 @@ class PeerKey:
 
 @dataclass(frozen=True, slots=True)
 class PeerKeys:
-    """Keys, of which the first signs."""
+    """Keys; the first one signs."""
 
     keys: tuple[PeerKey, ...]
 
@@ -39,30 +39,30 @@ class PeerKeys:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids, that of the signing key first."""
+        """The ids, with that of the signing key first."""
         return tuple(key.id for key in self.keys)
 
     def find(self, key_id: str) -> PeerKey | None:
-        """The key of that id."""
+        """Return the key of that id."""
         return next((key for key in self.keys if key.id == key_id), None)
 
     def text(self) -> str:
-        """As the file has it."""
+        """Return the text of the file."""
         return "".join(f"{key.id} {key.secret.hex()}\n" for key in self.keys)
 
 
 def new_key(clock: Clock) -> PeerKey:
-    """A key that nobody else has."""
+    """Return a new key."""
     return PeerKey(clock.ulid(), clock.entropy(SECRET_BYTES))
 
 
 def new_peer_keys(clock: Clock) -> str:
-    """The text of a file of keys with a new one in it."""
+    """Return the text of a file of keys with a new one in it."""
     return PeerKeys((new_key(clock),)).text()
 
 
 def parse_peer_keys(data: bytes) -> PeerKeys:
-    """The keys in a file or a variable. Raises `InvalidInput`, which repeats nothing of a secret."""
+    """Parse the keys in a file or a variable. Raises `InvalidInput`, which repeats nothing of a secret."""
     if len(data) > MOST_BYTES:
         raise InvalidInput(f"it has more than {MOST_BYTES} bytes: that is no file of peer keys")
     try:

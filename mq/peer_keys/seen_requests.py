@@ -1,14 +1,14 @@
-"""Which requests of other brokers were served, so that none is served twice: in memory that is bounded.
+"""The requests of other brokers that were served, so that none is served twice: in bounded memory.
 
-Each process numbers its requests. Of each process a window of the last numbers is kept, a bit for each: so much memory
-at most, whatever the rate. A number below the window counts as seen; its sender signs anew and sends again.
+Each process numbers its requests. For each process a window of the last numbers is kept, a bit for each: that bounds
+the memory at any rate. A number below the window counts as seen; its sender signs anew and sends again.
 """
 
 from collections import OrderedDict
 
 NUMBERS_PER_BLOCK = 4096
 BLOCKS = 64
-"""The window: the last 262,144 numbers, 32 KiB of bits where all of them came here."""
+"""The window: the last 262,144 numbers, 32 KiB of bits if all of them came here."""
 MOST_SENDERS = 1000
 
 
@@ -40,19 +40,19 @@ class _Window:
 
 
 class SeenRequests:
-    """The windows, by the life of the sending process. Give it only requests whose signature and time are good.
+    """The windows, by the life of the sending process. Pass only requests with a good signature and time.
 
-    `window_us` is how old a request may be: of a process that was silent for longer, nothing can come again, and its
-    window is forgotten once there are too many.
+    `window_us` is how old a request may be: a process that was silent for longer cannot repeat anything, and its window
+    is forgotten once there are too many.
     """
 
     def __init__(self, window_us: int) -> None:
         self._window_us = window_us
-        # The one that was heard last comes last.
+        # The process heard last comes last.
         self._windows: OrderedDict[str, _Window] = OrderedDict()
 
     def take(self, life: str, number: int, time_us: int, *, now_us: int) -> bool:
-        """Note a request; False if it was noted before, or if nobody could tell any more."""
+        """Note a request; False if it was noted before, or if that cannot be known any more."""
         window = self._windows.get(life)
         if window is None:
             if not self._has_room(now_us):

@@ -1,8 +1,8 @@
-"""What brokers sign, and how (HMAC-SHA256): pure functions of what was asked and answered.
+"""What brokers sign, and how (HMAC-SHA256): pure functions of the request and the answer.
 
-A request's signature covers all that decides what is done: method, path with query, body, and who is asked. It covers
-what makes it worthless to others: the time, and a nonce that is used once. An answer's signature covers the nonce of
-its request: so it answers that request and no other one.
+A request's signature covers all that decides its effect: method, path with query, body, and the broker that is asked.
+It also covers what makes it worthless to others: the time, and a nonce that is used once. An answer's signature covers
+the nonce of its request: so it answers that request and no other one.
 """
 
 import hmac
@@ -15,15 +15,15 @@ from mq.peer_keys.peer_keys import PeerKey
 REQUEST_HEADER = "Braid-Peer-Request"
 ANSWER_HEADER = "Braid-Peer-Answer"
 BROKER_HEADER = "braid-peer-broker"
-"""In an answer: the id of the broker that gives it."""
+"""In an answer: the id of the answering broker."""
 ADDRESS_HEADER = "braid-peer-address"
 """In an answer: the addresses at which that broker is announced."""
 REFUSAL_HEADER = "braid-peer-refusal"
-"""In an answer to a request that was not done: why, as one word (`incoming.Refusal`)."""
+"""In an answer to a request that was not done: the reason, as one word (`incoming.Refusal`)."""
 TIME_HEADER = "braid-peer-time"
 """In an answer: the time there, in microseconds."""
 UNKNOWN = "-"
-"""The receiver of a request whose sender does not know yet who listens at the address."""
+"""The receiver of a request if its sender does not know yet which broker listens at the address."""
 FORMAT = "v1"
 MOST_CHARACTERS = 1000
 _WORD = r"([!-~]{1,200})"
@@ -34,7 +34,7 @@ _ANSWER = re.compile(rf"{FORMAT} {_WORD} ([0-9a-f]{{64}})\Z")
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a request says of itself beside its method, its path and its body. `digest` is that of the body.
+    """What a request carries beside its method, its path and its body. `digest` is that of the body.
 
     `life` is that of the sending process, and `number` the request's in it: together they are its nonce.
     """
@@ -49,22 +49,22 @@ class Stamp:
 
     @property
     def nonce(self) -> str:
-        """What no other request has."""
+        """The nonce, which no other request has."""
         return f"{self.life}-{self.number}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As a header has it, without the signature."""
+        """Return the words of the header, without the signature."""
         return (FORMAT, self.key_id, str(self.time_us), self.nonce, self.receiver, self.sender, self.digest)
 
 
 def request_header(key: PeerKey, stamp: Stamp, method: str, target: str) -> str:
-    """The header of a request. `target` is its path below the broker's address, with the query."""
+    """Return the header of a request. `target` is its path below the broker's address, with the query."""
     return " ".join((*stamp.words, _of_request(key, stamp, method, target)))
 
 
 def parse_request(header: str) -> tuple[Stamp, str] | None:
-    """The stamp and the signature in a header; None for what is none."""
+    """Return the stamp and the signature in a header; None if they cannot be read."""
     match = _REQUEST.match(header) if len(header) <= MOST_CHARACTERS else None
     if match is None:
         return None
@@ -78,12 +78,12 @@ def is_request_of(key: PeerKey, stamp: Stamp, signature: str, method: str, targe
 
 
 def answer_header(key: PeerKey, nonce: str, status: int, headers: Mapping[str, str], digest: str) -> str:
-    """The header of an answer to the request with that nonce."""
+    """Return the header of an answer to the request with that nonce."""
     return f"{FORMAT} {key.id} {_of_answer(key, nonce, status, headers, digest)}"
 
 
 def parse_answer(header: str) -> tuple[str, str] | None:
-    """The key's id and the signature in a header; None for what is none."""
+    """Return the key's id and the signature in a header; None if they cannot be read."""
     match = _ANSWER.match(header) if len(header) <= MOST_CHARACTERS else None
     return None if match is None else (match[1], match[2])
 
@@ -104,7 +104,7 @@ def _of_answer(key: PeerKey, nonce: str, status: int, headers: Mapping[str, str]
 
 
 def _signed(headers: Mapping[str, str]) -> Iterable[str]:
-    """The headers that say something: the others a proxy may change. Their number is part of it: no two read alike."""
+    """Yield the headers that count: a proxy may change the others. Their number is signed too: no two read alike."""
     named = {name.lower(): value for name, value in headers.items()}
     said = sorted(
         f"{name}:{value}"

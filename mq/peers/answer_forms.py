@@ -1,4 +1,4 @@
-"""Answers of brokers to each other: what they say, and how that is packed."""
+"""Answers of brokers to each other: their content, and how that is packed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -48,8 +48,8 @@ A = TypeVar("A")
 ARROW = "application/vnd.apache.arrow.stream"
 JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json"}
 _ARROW_HEADERS: Mapping[str, str] = {"content-type": ARROW}
-# The errors by which a peer says that it certainly did not do what it was asked to do. The last one is different:
-# with `store-unavailable` the outcome is not known.
+# The errors by which a peer says that it certainly did not do what was asked. The last one is different: with
+# `store-unavailable` the outcome is not known.
 _ERRORS: Mapping[str, type[BraidError]] = {
     "segment-moved": SegmentMoved,
     "front-store-full": FrontStoreFull,
@@ -63,23 +63,23 @@ _ERRORS: Mapping[str, type[BraidError]] = {
     "path-not-found": PeerTooOld,
     "store-unavailable": OutcomeUnknown,
 }
-# An object that the peer cannot read. What it says of the object is passed on.
+# An object that the peer cannot read. Its description of the object is passed on.
 _UNREADABLE: Mapping[str, type[UnreadableObject]] = {"data-missing": DataMissing, "data-damaged": CorruptFile}
 _PLACE: Mapping[str, type[str] | type[int]] = {"key": str, "segment": int, "offset": int, "next_offset": int}
 Place = Mapping[str, Any]
-"""Which object cannot be read, and which messages that concerns: `key`, `segment`, `offset`, `next_offset`."""
+"""The object that cannot be read, and the messages concerned: `key`, `segment`, `offset`, `next_offset`."""
 
 
 def place_in(document: Mapping[str, Any]) -> Place:
-    """The place that a problem names, as far as it names one."""
+    """Return the place that a problem names, as far as it names one."""
     return {name: kind(document[name]) for name, kind in _PLACE.items() if document.get(name) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a broker did not do one thing of several: the problem's slug and detail, and the cause of a store's error.
+    """Why a broker did not do one of several things: the problem's slug and detail, and the cause of a store's error.
 
-    `place` is what the problem says of an object that cannot be read.
+    `place` is the problem's place of an object that cannot be read.
     """
 
     slug: str
@@ -88,7 +88,7 @@ class Refusal:
     place: Place = field(default_factory=dict)
 
     def error(self, status: int = 503) -> BraidError:
-        """The error to raise at the caller: `PeerSilent`, an unknown outcome, unless the slug says more."""
+        """Return the error to raise at the caller: `PeerSilent`, an unknown outcome, unless the slug says more."""
         if (unreadable := _UNREADABLE.get(self.slug)) is not None:
             return unreadable(self.detail, **self.place)
         kind = _ERRORS.get(self.slug)
@@ -119,7 +119,7 @@ class TailPage:
 
 @dataclass(frozen=True, slots=True)
 class StoreProof:
-    """What the broker of that id found on its store under the key that it was asked for; None if nothing is there."""
+    """What the broker of that id found on its store under the given key; None if nothing is there."""
 
     broker: str
     content: str | None
@@ -133,7 +133,7 @@ class AnswerForm(Generic[A]):
     unpack: Callable[[PeerAnswer], A]
 
 
-# What `unpack` raises for bytes that no broker would send.
+# The errors of `unpack` for bytes that no broker would send.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, InvalidInput, pa.ArrowException, OSError)
 
 
@@ -145,7 +145,7 @@ def _json_form(pack: Callable[[A], object], unpack: Callable[[Any], A]) -> Answe
 
 
 def bytes_form(headers: Mapping[str, str], pack: Callable[[A], bytes], unpack: Callable[[bytes], A]) -> AnswerForm[A]:
-    """The form of an answer that is bytes with these headers."""
+    """Return the form of an answer that is bytes with these headers."""
     return AnswerForm(lambda answer: PeerAnswer(200, headers, pack(answer)), lambda answer: unpack(answer.body))
 
 
@@ -176,7 +176,7 @@ def _unpack_outcome(entry: Any) -> list[Position] | Refusal:
 
 
 def _pack_sealed_end(end: SealedEnd | None) -> object:
-    """None, the owner is still sealing, is an end of which all numbers are null."""
+    """Packs None (the owner is still sealing) as an end with null for all numbers."""
     return {"end_offset": None, "seal_offset": None, "stored_bytes": None} if end is None else asdict(end)
 
 

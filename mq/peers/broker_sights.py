@@ -1,4 +1,4 @@
-"""What this broker sees of another one, and what others say that they see (docs/design.md §8)."""
+"""What this broker sees of another one, and what others report that they see (docs/design.md §8)."""
 
 from filer.errors import BraidError, OutcomeUnknown
 from leader.membership.coordinator import BrokerInfo
@@ -17,7 +17,7 @@ class BrokerSights:
     async def look(self, broker: BrokerInfo, *, heard_within_seconds: float) -> Sight:
         """As `Eyes.look`.
 
-        Where another broker answers at the address, such as the next incarnation, this one does not listen any more.
+        If another broker answers at the address, such as the next incarnation, this one does not listen any more.
         """
         if self._heard.within(broker.id, heard_within_seconds):
             return "answered"
@@ -32,7 +32,7 @@ class BrokerSights:
             return "answered"
 
     async def ask(self, witness: BrokerInfo, broker: BrokerInfo, *, heard_within_seconds: float) -> Sight:
-        """As `Eyes.ask`. Older brokers do not tell."""
+        """As `Eyes.ask`. Older brokers do not report it."""
         try:
             url = self._peers.url_of(witness)
             return await self._peers.sight(url, broker.id, heard_within_seconds=heard_within_seconds)

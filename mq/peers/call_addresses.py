@@ -1,4 +1,4 @@
-"""Where this broker calls another one: at its listener for brokers, or at the one for clients."""
+"""The address at which this broker calls another one: its listener for brokers, or the one for clients."""
 
 from leader.membership.coordinator import BrokerInfo
 
@@ -6,11 +6,11 @@ MOST_ADDRESSES = 2000
 
 
 class CallAddresses:
-    """Brokers that have a listener for brokers call each other there.
+    """Brokers with a listener for brokers call each other there.
 
-    One that has none calls nobody there, as one of an older version does: it has no certificate for that. One that has
-    it calls others at their listeners for clients only while that `is_optional`. Else an address without such a
-    listener is called by nobody: whoever has announced it is no broker that could have joined.
+    A broker without one calls no broker there, like an older version: it has no certificate for that. A broker with one
+    calls others at their listeners for clients only while its own `is_optional`. Otherwise it never calls an address
+    without such a listener: no broker that could have joined has announced it.
     """
 
     def __init__(self, *, has_listener: bool = False, is_optional: bool = False) -> None:
@@ -18,7 +18,7 @@ class CallAddresses:
         self._peer_urls: dict[str, None] = {}
 
     def of(self, info: BrokerInfo) -> str | None:
-        """The URL by which to call that broker; None if it cannot be called."""
+        """Return the URL at which to call that broker; None if it cannot be called."""
         if not self._has_listener:
             return info.url
         if not info.peer_url:
@@ -27,7 +27,7 @@ class CallAddresses:
         return info.peer_url
 
     def are_peer_only(self, url: str) -> bool:
-        """Whether there is a listener for brokers at that URL, of those that `of` has told."""
+        """Whether that URL is of a listener for brokers, among those that `of` has returned."""
         return self._has_listener and (not self._is_optional or url.rstrip("/") in self._peer_urls)
 
     def _remember(self, url: str) -> None:

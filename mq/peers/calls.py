@@ -36,7 +36,7 @@ SECRET_HEADER = "Braid-Cluster-Secret"
 BROKER_HEADER = "Braid-Broker"
 """Names the broker that calls. Older brokers send none."""
 _PATH = re.compile(rf"{PREFIX}(?:/topics/([^/]+)(?:/segments/([0-9]{{1,18}}))?)?/([a-z]+)\Z")
-# Parameters whose name in the query is shorter than in the code.
+# Parameters with a shorter name in the query than in the code.
 _QUERY_NAMES = {"wait_seconds": "wait", "stored_end": "stored", "heard_within_seconds": "heard"}
 # -- parameters ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class ToReadTail:
 
 @dataclass(frozen=True, slots=True)
 class ToGroups:
-    """As `ToSegmentAt`, about a group whose key lies in that segment. It waits up to `wait_seconds` for messages."""
+    """As `ToSegmentAt`, about a group with its key in that segment. It waits up to `wait_seconds` for messages."""
 
     topic: str
     segment: int
@@ -123,7 +123,7 @@ class ToGroups:
 
 @dataclass(frozen=True, slots=True)
 class ToWitness:
-    """Asks what a broker sees of another one. That one has answered if it called within `heard_within_seconds`."""
+    """Asks what a broker sees of another one, which has answered if it called within `heard_within_seconds`."""
 
     heard_within_seconds: float
 
@@ -142,13 +142,13 @@ class Call(Generic[P, A]):
         self._query = [(field.name, _QUERY_NAMES.get(field.name, field.name), field) for field in in_query]
 
     def target(self, parameters: P) -> str:
-        """Path and query of a request."""
+        """Return path and query of a request."""
         folders = "".join(f"/{name}s/{getattr(parameters, name)}" for name in self.path_names)
         query = "&".join(f"{short}={getattr(parameters, name)}" for name, short, _ in self._query)
         return f"{PREFIX}{folders}/{self.name}{'?' if query else ''}{query}"
 
     def parameters(self, in_path: Mapping[str, str | int], query: bytes) -> P:
-        """The parameters of a request; raises `InvalidInput` for a query that lacks one or holds no numbers."""
+        """Return the parameters of a request; raises `InvalidInput` if the query lacks one or holds no numbers."""
         given = _parse(query)
         numbers: dict[str, int | float] = {}
         for name, short, field in self._query:
@@ -159,11 +159,11 @@ class Call(Generic[P, A]):
         return self._parameters(**in_path, **numbers)
 
     def pack(self, answer: A) -> PeerAnswer:
-        """The response that says so."""
+        """Return the response for an answer."""
         return self._form.pack(answer)
 
     def unpack(self, answer: PeerAnswer) -> A:
-        """What a response says. Raises the error that it reports.
+        """Return the answer in a response. Raises the error that it reports.
 
         Raises `PeerSilent` for a response that no broker would send: something else may listen by now at the address
         of a broker that is gone.
@@ -201,7 +201,7 @@ REFRESH = Call("POST", "refresh", ToTopicAt, answer_forms.RECORD_VERSION)
 DRAIN = Call("POST", "drain", ToBroker, answer_forms.SEGMENT_COUNT)
 UNDRAIN = Call("DELETE", "drain", ToBroker, answer_forms.SEGMENT_COUNT)
 PRESENCE = Call("GET", "presence", ToBroker, answer_forms.BROKER_ID)
-# To any broker, and to the leader, about a broker whose id is the body.
+# To any broker, and to the leader, about a broker; the body is its id.
 SIGHT = Call("POST", "sight", ToWitness, answer_forms.SIGHT)
 TELL_REFUSED = Call("POST", "refused", ToBroker, answer_forms.TAKEN)
 # To any broker, from one that starts. The body is the ULID of what that one has written to its store.
@@ -214,13 +214,13 @@ CALLS: Sequence[Call[Any, Any]] = (
 
 
 class CallTable:
-    """Finds the call that a request means."""
+    """Finds the call of a request."""
 
     def __init__(self, calls: Sequence[Call[Any, Any]]) -> None:
         self._calls = {(call.method, call.path_names, call.name): call for call in calls}
 
     def find(self, method: str, path: str, query: bytes) -> tuple[Call[Any, Any], Any] | None:
-        """The call and its parameters; None if no call has that path. Raises `InvalidInput` for a wrong query."""
+        """Return the call and its parameters; None if no call has that path. Raises `InvalidInput` for a bad query."""
         match = _PATH.match(path)
         if match is None:
             return None

@@ -13,9 +13,9 @@ _STATUS = "braid-answer-status"
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
-    """What a client asks of a group: an operation with its body, and the media type for claimed messages.
+    """A client's request about a group: an operation with its body, and the media type for claimed messages.
 
-    `principal` has asked for what may make a group; "" is nobody in particular, as brokers of earlier versions tell it.
+    `principal` is set for requests that may create a group; brokers of earlier versions send "" for no principal.
     """
 
     topic: str
@@ -28,7 +28,7 @@ class GroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupReply:
-    """What the client gets, problems of its own included."""
+    """The answer to the client, which may be a problem."""
 
     status: int
     media_type: str
@@ -36,13 +36,13 @@ class GroupReply:
 
 
 def pack_group_call(call: GroupRequest) -> bytes:
-    """One line of JSON, then the body as it came."""
+    """Pack one line of JSON, then the body as it came."""
     head = {"topic": call.topic, "group": call.group, "operation": call.operation, "accept": call.accept}
     return orjson.dumps(head | ({"principal": call.principal} if call.principal else {})) + b"\n" + call.body
 
 
 def unpack_group_call(data: bytes) -> GroupRequest:
-    """The call. Raises `InvalidInput` for what `pack_group_call` has not written."""
+    """Unpack the call. Raises `InvalidInput` for bytes that `pack_group_call` has not written."""
     head, _, body = data.partition(b"\n")
     try:
         given = orjson.loads(head)

@@ -18,13 +18,13 @@ CONNECT_SECONDS = 2.0
 CONNECTIONS_PER_BROKER = 256
 # A long poll takes a connection for each segment that is followed there.
 POLLS_PER_BROKER = 4096
-# Less than the time for which servers keep idle connections: a request on a connection that is just being closed has
-# an unknown outcome.
+# Less than the time for which servers keep idle connections: a request on a connection that is just being closed has an
+# unknown outcome.
 IDLE_SECONDS = 30.0
 
 TlsOf: TypeAlias = Callable[[str], ssl.SSLContext | None]
-# What another broker says of our certificate. With TLS 1.3 it says so once we have begun to send; before it is content,
-# it looks at nothing that was sent.
+# The other broker's error about our certificate. With TLS 1.3 it comes once we have begun to send; until it accepts the
+# certificate, it reads nothing that was sent.
 _OF_OUR_CERTIFICATE = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it demands a certificate of this broker",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "it demands something else, perhaps a certificate of this broker",
@@ -41,8 +41,8 @@ _log = EventLog(__name__)
 class HttpPeers:
     """A `PeerTransport` with a limit of connections to each broker. For one event loop; connects when first used.
 
-    `tls_of` tells the TLS for the broker at an https address; where there is none, the system's CAs decide. Their names
-    are verified.
+    `tls_of` returns the TLS settings for the broker at an https address; if there are none, the system's CAs decide.
+    Their names are verified.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class HttpPeers:
             _log.warning("broker_not_trusted", url=str(URL(url).origin()), error=error.certificate_error)
             raise PeerNotTrusted(f"{url}: {error.certificate_error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            # Where a name has several addresses, all of them have refused.
+            # If a name has several addresses, all of them have refused.
             refused = isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED
             raise (PeerRefused if refused else PeerUnreachable)(f"{url}: {_cause(error)}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -100,14 +100,14 @@ class HttpPeers:
 
 
 def _cause(error: aiohttp.ClientError | TimeoutError) -> str:
-    """What the network, or TLS, said. The text of the error itself shows the context of TLS as an object of Python."""
+    """Return the words of the network, or of TLS. The error's own text has the TLS context as a Python object."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error.strerror or str(error.os_error) or type(error.os_error).__name__
     return str(error)
 
 
 def _why_not_taken(error: BaseException) -> str | None:
-    """What the other broker has against our certificate, if that is how an exchange ended."""
+    """Return the other broker's error about our certificate, if that is how an exchange ended."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError) and cause.reason in _OF_OUR_CERTIFICATE:

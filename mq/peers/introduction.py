@@ -1,4 +1,4 @@
-"""Finds out before a broker joins whether the others would know it, and it them."""
+"""Finds out before a broker joins whether the others accept it, and it accepts them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,18 +9,19 @@ from mq.base.errors import PeerDenied, PeerFailed, PeerNotTrusted, PeerUnproven
 from mq.peers.peers import Peers
 
 MOST_ASKED = 16
-"""The eldest are asked: a key that they know, the others know too, or will soon."""
+"""The oldest brokers are asked: a key that they know, the others know too, or will soon."""
 
 
 async def introduce(peers: Peers, others: Sequence[BrokerInfo]) -> None:
     """Raise `InvalidConfig` if brokers answer and none of them takes this one for a broker of its cluster.
 
-    One that joined all the same would be given segments that nobody can reach. A broker that does not answer says
-    nothing: it may be dead, with a session that has not ended yet. If one answers as it should, this broker is one of
-    the cluster. Others that refuse it then get their keys late, or are impostors at the addresses of dead brokers.
+    If it joined all the same, it would get segments that no other broker can reach. A broker that does not answer
+    proves nothing: it may be dead, with a session that has not ended yet. If one answers as it should, this broker is
+    one of the cluster. Others that refuse it then get their keys late, or are impostors at the addresses of dead
+    brokers.
 
-    Where this broker may call others at their listeners for brokers alone, all have to have one: one without would be
-    given segments that this one cannot reach.
+    If this broker may call others only at their listeners for brokers, all have to have one: a broker without would get
+    segments that this one cannot reach.
     """
     for each in others:
         if peers.url_of(each) is None:
@@ -45,7 +46,7 @@ async def introduce(peers: Peers, others: Sequence[BrokerInfo]) -> None:
 
 
 def _refusal(other: BrokerInfo, url: str | None, answer: BraidError) -> str:
-    """What another broker has against this one, and what to do about it."""
+    """Return why another broker refuses this one, and what to do about it."""
     if isinstance(answer, PeerNotTrusted):
         what = "give it a certificate of the CA that they trust, and the CA of theirs (--peer-tls-…, --tls-…)"
     elif other.peer_url and url == other.url:

@@ -1,4 +1,4 @@
-"""When each of the other brokers last called this one: who calls lives, whatever its address says."""
+"""When each of the other brokers last called this one: a broker that calls lives, whatever its address shows."""
 
 from filer.clock import Clock
 
@@ -14,13 +14,13 @@ class LastHeard:
         self._seconds: dict[str, float] = {}
 
     def note(self, broker: str) -> None:
-        """That broker has called."""
+        """Note that the broker has called."""
         self._seconds.pop(broker, None)
         self._seconds[broker] = self._clock.monotonic_seconds()
         if len(self._seconds) > MOST_BROKERS:
             del self._seconds[next(iter(self._seconds))]
 
     def within(self, broker: str, seconds: float) -> bool:
-        """Whether it has called so long ago at most."""
+        """Whether it has called within that time."""
         heard_seconds = self._seconds.get(broker)
         return heard_seconds is not None and self._clock.monotonic_seconds() - heard_seconds < seconds

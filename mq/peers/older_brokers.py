@@ -3,7 +3,7 @@
 Brokers up to commit 655fd72 (0.1.0, November 2026) call traffic "load" in two paths and in one JSON key. This version
 answers their requests too. It sends its own form first, and theirs if a broker does not know the path.
 
-This module may go, with what imports it, once no cluster is upgraded from such a broker any more: in the version after
+This module, with its users, may go once no cluster is upgraded from such a broker any more: in the version after
 the next.
 """
 
@@ -45,11 +45,11 @@ class OlderBrokers:
         self._urls: dict[str, None] = {}
 
     def form_of(self, call: Call[P, A], url: str) -> Call[P, A]:
-        """The form of a call to send to that broker first."""
+        """Return the form of a call to send to that broker first."""
         return _OLDER_FORMS.get(call, call) if url in self._urls else call
 
     def other_form(self, call: Call[P, A], sent: Call[P, A], url: str, answer: PeerAnswer) -> Call[P, A] | None:
-        """The form to send next; None unless the broker does not know the form `sent` and there is another.
+        """Return the form to send next; None unless the broker does not know the form `sent` and there is another.
 
         Safe to send: a broker that does not know the path has done nothing.
         """

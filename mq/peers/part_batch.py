@@ -20,7 +20,7 @@ class Part:
     """The rows of one request that go into one segment: how many, and about how many bytes.
 
     `replicated`: the owner answers once all followers hold the rows. `timestamp_us` is set on the way to followers: it
-    is the time at which the owner accepted the rows. `traces` says how to go on with the traces that it belongs to.
+    is the time at which the owner accepted the rows. `traces` contains how to continue its traces.
     """
 
     count: int
@@ -33,7 +33,7 @@ class Part:
 
 def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
     """Pack the rows of all parts, in order. No part may lie in two chunks of the table."""
-    # Older brokers take a request's producer and sequence, and nothing more there.
+    # Older brokers take a request's producer and sequence, and nothing else here.
     listed = [
         (part.count, part.size_bytes, part.request and part.request[:2], part.replicated, part.timestamp_us)
         for part in parts
@@ -53,7 +53,7 @@ def pack_parts(rows: pa.Table, parts: Sequence[Part]) -> memoryview:
 
 
 def unpack_parts(body: bytes, schema: pa.Schema) -> Iterator[tuple[Part, pa.RecordBatch]]:
-    """Each part with its rows, in columns of `schema`. The columns are views into `body`.
+    """Yield each part with its rows, in columns of `schema`. The columns are views into `body`.
 
     Raises `Malformed`. The bytes are not validated in full, since the sender is a broker of the same cluster.
     """

@@ -73,9 +73,9 @@ LOOK_SECONDS = 1.0
 MOST_RECORD_BYTES = 1024 * 1024
 # The share of the caller's timeout after which an owner answers that it is still sealing.
 SEAL_WAIT_SHARE = 0.5
-# A put may be retried for a long time. All callers that wait for it have given up by then.
+# A put may be retried for a long time. All waiting callers have given up by then.
 APPEND_SECONDS = 120.0
-# A coordinator answers once the store has taken what it decided, or says after `publish_timeout` that it has not.
+# A coordinator answers once the store has taken its decisions, or says after `publish_timeout` that it has not.
 GROUP_SECONDS = 60.0
 
 
@@ -88,8 +88,8 @@ class Peers:
     All calls raise `PeerUnreachable` if the request certainly did not arrive, `OutcomeUnknown` if it may have taken
     effect, and `PeerFailed` if the broker refused it for a reason that has no error of its own here.
 
-    `when_refused` names who is told of the URL wherever nobody listens. `proven` signs requests and checks answers.
-    `addresses` tell the URL of each broker.
+    `when_refused` registers a callback for the URL of a broker that refuses connections. `proven` signs requests and
+    checks answers. `addresses` returns the URL of each broker.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Peers:
         self._on_refused: Callable[[str], None] = lambda url: None
 
     def when_refused(self, call: Callable[[str], None]) -> None:
-        """Have `call` called with a broker's URL that refuses connections, each time anything but a look does so."""
+        """Register `call` for a broker's URL that refuses connections, each time any call but a look meets one."""
         self._on_refused = call
 
     def open(self, cluster_secret: bytes, broker: str = "") -> None:
-        """Begin to act as one of the cluster's brokers, the one with that id."""
+        """Begin to act as a broker of the cluster, the one with that id."""
         self._broker = broker
         self._secret = hmac.new(cluster_secret, b"braidmq peers", hashlib.sha256).hexdigest()
 
@@ -127,7 +127,7 @@ class Peers:
     async def append(
         self, url: str | None, topic: str, segment: int, version: int, rows: pa.Table, parts: Sequence[Part]
     ) -> list[list[Position] | BraidError]:
-        """Have the segment's owner store parts of requests: for each its positions, or why it is not stored.
+        """Make the segment's owner store parts of requests: returns for each its positions, or why it is not stored.
 
         `version` is the version of the topic's record by which the rows were cut.
         """
@@ -140,7 +140,7 @@ class Peers:
     async def seal(
         self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
     ) -> SealedEnd | None:
-        """Have the owner seal its segment: its end. None while it is still sealing: ask again.
+        """Make the owner seal its segment: returns its end, or None while it is still sealing: ask again.
 
         Raises `SegmentMoved` if that broker does not own the segment.
         """
@@ -159,7 +159,7 @@ class Peers:
         base: int,
         stored_end: int,
     ) -> int:
-        """Have a follower hold the messages that the owner accepted from offset `base` on.
+        """Make a follower hold the messages that the owner accepted from offset `base` on.
 
         Returns the end of those it holds.
 
@@ -171,7 +171,7 @@ class Peers:
     async def take_over(
         self, url: str | None, topic: str, segment: int, version: int, *, timeout_seconds: float
     ) -> SealedEnd:
-        """Have a follower refuse the owner, store what it holds, and seal the segment: its end."""
+        """Make a follower refuse the owner, store what it holds, and seal the segment; returns the segment's end."""
         asked = ToSegmentAt(topic, segment, version)
         return await self._call(TAKE_OVER, url, asked, timeout_seconds=timeout_seconds)
 
@@ -186,7 +186,7 @@ class Peers:
         max_bytes: int,
         wait_seconds: float,
     ) -> TailPage:
-        """What the owner has of a segment from `offset` on; waits for a first message.
+        """Return the owner's messages of a segment from `offset` on; waits for a first message.
 
         Raises `SegmentMoved` if that broker does not own the segment.
         """
@@ -198,7 +198,7 @@ class Peers:
     async def ask_group(
         self, url: str | None, topic: str, segment: int, version: int, call: GroupRequest, *, wait_seconds: float
     ) -> GroupReply:
-        """Have the owner of a segment of `__groups` serve a request about a group whose key lies there.
+        """Make the owner of a segment of `__groups` serve a request about a group with its key there.
 
         Raises `SegmentMoved` if that broker does not own the segment.
         """
@@ -208,7 +208,7 @@ class Peers:
         return await self._call(ASK_GROUP, url, asked, body, timeout_seconds=timeout_seconds, transport=transport)
 
     async def refresh(self, url: str | None, topic: str, version: int, record: bytes = b"") -> None:
-        """Tell a broker that the topic's record has changed. If the `record` comes along it need not read it.
+        """Report to a broker that the topic's record has changed. With the `record`, the broker need not read it.
 
         Send only a record that is on the store, or was.
         """
@@ -219,48 +219,48 @@ class Peers:
         return await self._call(REPORT_TRAFFIC, url, ToBroker(), pack_report(report), timeout_seconds=SHORT_SECONDS)
 
     async def slot_traffic(self, url: str | None, topic: str, segment: int) -> SlotTraffic | None:
-        """The traffic per slot as a segment's owner has counted it; None if it does not know."""
+        """Return the traffic per slot as a segment's owner has counted it; None if it does not know."""
         return await self._call(SLOT_TRAFFIC, url, ToSegment(topic, segment), timeout_seconds=SHORT_SECONDS)
 
     async def averages(self, url: str | None, topic: str, segment: int, *, timeout_seconds: float) -> KnownAverages:
-        """The averages that an owner knows of its segment's traffic."""
+        """Return the averages that an owner knows of its segment's traffic."""
         return await self._call(AVERAGES, url, ToSegment(topic, segment), timeout_seconds=timeout_seconds)
 
     async def give_averages(
         self, url: str | None, topic: str, segment: int, version: int, averages: KnownAverages
     ) -> None:
-        """Have a segment's new owner go on with the averages of the former one."""
+        """Make a segment's new owner go on with the averages of the former one."""
         asked, body = ToSegmentAt(topic, segment, version), pack_averages(averages)
         await self._call(GIVE_AVERAGES, url, asked, body, timeout_seconds=SHORT_SECONDS)
 
     async def traffic_view(self, url: str | None, topic: str, *, timeout_seconds: float) -> dict[int, ShownTraffic]:
-        """What the leader knows of the traffic of a topic's open segments, by segment."""
+        """Return what the leader knows of the traffic of a topic's open segments, by segment."""
         return await self._call(VIEW_TRAFFIC, url, ToTopic(topic), timeout_seconds=timeout_seconds)
 
     async def drain(self, url: str | None) -> int:
-        """Ask a broker to hand over its segments; how many it still has. Raises `NoOtherBroker`."""
+        """Ask a broker to hand over its segments; returns how many it still has. Raises `NoOtherBroker`."""
         return await self._call(DRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
 
     async def undrain(self, url: str | None) -> int:
-        """Let a broker own segments again; how many it owns. Raises `Draining` while its process ends."""
+        """Let a broker own segments again; returns how many it owns. Raises `Draining` while its process ends."""
         return await self._call(UNDRAIN, url, ToBroker(), timeout_seconds=SHORT_SECONDS)
 
     async def presence(self, url: str | None) -> str:
-        """The id of the broker at that address. Raises `PeerRefused` if nobody listens there."""
+        """Return the id of the broker at that address. Raises `PeerRefused` if nothing listens there."""
         return await self._call(PRESENCE, url, ToBroker(), timeout_seconds=LOOK_SECONDS, is_look=True)
 
     async def sight(self, url: str | None, broker: str, *, heard_within_seconds: float) -> Sight:
-        """What the broker at `url` sees of the one with that id."""
+        """Return what the broker at `url` sees of the one with that id."""
         asked, body = ToWitness(heard_within_seconds), broker.encode()
         # The witness takes a look of its own.
         return await self._call(SIGHT, url, asked, body, timeout_seconds=2 * LOOK_SECONDS, is_look=True)
 
     async def tell_refused(self, url: str | None, broker: str) -> bool:
-        """Tell the leader that the address of a broker refuses connections; False if it does not care."""
+        """Report to the leader that the address of a broker refuses connections; False if it ignores that."""
         return await self._call(TELL_REFUSED, url, ToBroker(), broker.encode(), timeout_seconds=SHORT_SECONDS)
 
     async def prove_store(self, url: str | None, ulid: str) -> StoreProof:
-        """What the broker at that address finds on its store of what this one has written under that ULID."""
+        """Return what the broker there finds on its store of what this one has written under that ULID."""
         return await self._call(
             PROVE_STORE, url, ToBroker(), ulid.encode(), timeout_seconds=SHORT_SECONDS, is_look=True
         )

@@ -1,4 +1,4 @@
-"""Sends requests to other brokers with what proves who sends them, and takes only answers that prove who gave them."""
+"""Sends requests to other brokers with a proof of the sender, and accepts only answers with a proof of theirs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ class ProvenSender:
         self._outgoing, self.is_optional = outgoing, is_optional
 
     async def send(self, by: PeerTransport, request: PeerRequest, *, timeout_seconds: float) -> PeerAnswer:
-        """As `PeerTransport.send`. Raises `PeerUnproven` for an answer that no broker of the cluster has given.
+        """As `PeerTransport.send`. Raises `PeerUnproven` for an answer that no broker of the cluster has signed.
 
-        Such an answer says nothing, whatever it says. The address may be that of a dead broker, where somebody else
-        listens now. Or somebody between us may have passed the request on, and kept the answer of the right one. So the
-        outcome is unknown, and nothing is recorded.
+        Such an answer proves nothing, whatever it says. The address may be that of a dead broker, where another program
+        listens now. Or an attacker between us may have passed the request on, and kept the right broker's answer. So
+        the outcome is unknown, and nothing is recorded.
 
         A broker that refuses a request as one for another receiver, or by its time or nonce, has done nothing, and has
         signed that. So it may be signed anew and sent again, which is done once: each process at an address has a name
-        of its own, which its first refusal tells.
+        of its own, which its first refusal contains.
         """
         digest = await digest_of(request.body)
         answer, refusal = await self._send_once(by, request, digest, timeout_seconds)
@@ -54,7 +54,7 @@ class ProvenSender:
     async def _send_once(
         self, by: PeerTransport, request: PeerRequest, digest: str, timeout_seconds: float
     ) -> tuple[PeerAnswer, str | None]:
-        """The answer, and the word by which the broker refused to serve the request."""
+        """Send once; returns the answer, and the word by which the broker refused to serve the request."""
         method, url, target = request.method, request.url, request.target
         stamp, header = self._outgoing.sign(method, url, target, digest)
         headers = {**request.headers, REQUEST_HEADER: header}
@@ -70,7 +70,7 @@ class ProvenSender:
 
 
 def _said(answer: PeerAnswer) -> str:
-    """What an answer says of itself, for people."""
+    """Return what an answer says of itself, for people."""
     try:
         return f"{answer.status}: {str(orjson.loads(answer.body)['detail'])!r:.400}"
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Tells the leader of refused connections, so that it need not poll all brokers (docs/design.md §8)."""
+"""Reports refused connections to the leader, so that it need not poll all brokers (docs/design.md §8)."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from mq.base.errors import PeerFailed
 from mq.peers.peers import Peers
 
 PAUSE_SECONDS = 0.5
-"""The leader is told of a broker this often at most, however many requests are refused."""
+"""The leader gets a report about a broker this often at most, however many requests are refused."""
 OLDER_LEADER_SECONDS = 30.0
-"""A leader that does not know the call is an older one: it is left alone for so long."""
+"""A leader that does not know the call is an older one: it gets no reports for so long."""
 MOST_AT_ONCE = 16
 
 _log = EventLog(__name__)
@@ -22,7 +22,7 @@ _log = EventLog(__name__)
 class RefusalTeller:
     """Call `refused` with the URL at which a connection was refused, from the event loop.
 
-    `told` takes the news of a broker's id where this broker, whose id is `broker`, leads.
+    `told` gets a broker's id if this broker, with the id `broker`, leads.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RefusalTeller:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def refused(self, url: str) -> None:
-        """A broker's address has refused a connection. Of brokers that are not announced the leader knows already."""
+        """Note that a broker's address has refused a connection. The leader knows of brokers that are not announced."""
         now_seconds = self._clock.monotonic_seconds()
         self._next_seconds = {broker: due for broker, due in self._next_seconds.items() if due > now_seconds}
         leader = self._coordinator.leader()
@@ -60,11 +60,11 @@ class RefusalTeller:
         except PeerFailed:
             self._quiet_until_seconds = self._clock.monotonic_seconds() + OLDER_LEADER_SECONDS
         except BraidError as error:
-            # Whoever is refused next tells again, and in any case the broker's session ends.
+            # The next refusal is reported again, and in any case the broker's session ends.
             _log.debug("refusal_not_told", broker=broker, error=error)
 
     async def close(self) -> None:
-        """Stop telling."""
+        """Stop reporting."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

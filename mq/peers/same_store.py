@@ -1,8 +1,8 @@
 """Proves, before a broker joins, that its store is that of the brokers that run, and no copy of it.
 
-A copy of a store has everything that the store had: the cluster's name, its id, its secret. What it cannot have is what
-is written after it was made. So a broker that starts writes an object under a fresh name, and a broker that runs has to
-find it on its own store (docs/design.md §8). `model/same_store.py` has these rules.
+A copy of a store has everything that the store had: the cluster's name, its id, its secret. It cannot have objects that
+are written after it was made. So a broker that starts writes an object under a fresh name, and a broker that runs has
+to find it on its own store (docs/design.md §8). `model/same_store.py` has these rules.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PUT_TRIES = 5
 PAUSE_SECONDS = 0.5
 SHORTEST_PATIENCE_SECONDS = 30.0
 SESSIONS_OF_PATIENCE = 2
-"""A dead broker stays announced for a session of its own: who is announced for longer lives."""
+"""A dead broker stays announced for a session of its own: a broker announced for longer lives."""
 
 Verdict = Literal["same", "another", "unknown"]
 _log = EventLog(__name__)
@@ -34,9 +34,9 @@ _log = EventLog(__name__)
 class SameStore:
     """The proof of one broker that starts. Call `prove` before it joins, and again once it has.
 
-    The one that runs reads, and the one that starts writes, so a copy that is kept up to date from the store is found
-    out as well. All brokers that have started have one store. So one answer will do, and the eldest that gives one
-    decides: a broker that has a copy keeps only itself out.
+    The running broker reads, and the starting one writes, so a copy that is kept up to date from the store is found out
+    as well. All brokers that have started have one store. So one answer will do, and the eldest that gives one decides:
+    a broker that has a copy keeps only itself out.
     """
 
     def __init__(self, store: Store, clock: Clock, peers: Peers, *, session_timeout_seconds: float) -> None:
@@ -52,7 +52,7 @@ class SameStore:
         the first. Elders of a version before do not know the call; they are believed if no other answers.
 
         Raises `InvalidConfig` if an elder has another store, and if elders stay silent for longer than a dead broker is
-        announced: this broker could not work with them, and could not tell their store from a copy. Raises
+        announced: this broker could not work with them, and could not distinguish their store from a copy. Raises
         `OutcomeUnknown` and `StoreRefused` if nothing can be written.
         """
         if not (announced := await elders()):
@@ -80,7 +80,7 @@ class SameStore:
                 await backoff.pause()
                 announced = await elders()
         finally:
-            # What stays, if this process stops before, is harmless: its name never comes back.
+            # If this process stops before, the object that stays is harmless: its name never comes back.
             with contextlib.suppress(StoreError):
                 await self._store.delete([keys.store_proof(ulid)])
 
@@ -105,7 +105,7 @@ class SameStore:
         )
 
     async def _ask(self, other: BrokerInfo, ulid: str, content: str) -> Verdict | BraidError:
-        """What a broker says of the store; the error, where it gives no answer to that."""
+        """Return what a broker says of the store; the error, if it gives no answer to that."""
         try:
             found = await self._peers.prove_store(self._peers.url_of(other), ulid)
         except PeerTooOld:
@@ -118,7 +118,7 @@ class SameStore:
 
     async def _write(self, key: str, content: bytes) -> None:
         for _ in range(PUT_TRIES - 1):
-            # Nobody else has the name: if the object exists, an earlier try took effect.
+            # No other broker uses the name: if the object exists, an earlier try took effect.
             with contextlib.suppress(OutcomeUnknown):
                 return await self._create(key, content)
             await self._clock.sleep(PAUSE_SECONDS)

@@ -34,7 +34,7 @@ class TrafficReport:
     segments: Sequence[SegmentTraffic]
 
     def batches(self) -> list["TrafficReport"]:
-        """The same as reports of a bounded size. A report without segments still says that the broker is alive."""
+        """Return the same as reports of bounded size. A report without segments still says that the broker lives."""
         starts = range(0, max(len(self.segments), 1), MOST_SEGMENTS)
         return [TrafficReport(self.broker, self.pending_bytes, self.segments[n : n + MOST_SEGMENTS]) for n in starts]
 
@@ -48,7 +48,7 @@ class ShownTraffic:
 
 
 def pack_report(report: TrafficReport) -> bytes:
-    """JSON with a column for each number."""
+    """Return JSON with a column for each number."""
     names = {name: index for index, name in enumerate(dict.fromkeys(each.topic for each in report.segments))}
     rows = [astuple(each)[1:] for each in report.segments]
     columns = zip(*rows, strict=True) if rows else [()] * (len(_COLUMNS) + 1)
@@ -64,7 +64,7 @@ def pack_report(report: TrafficReport) -> bytes:
 
 
 def unpack_report(data: bytes) -> TrafficReport:
-    """The report that was packed. Raises `InvalidInput` for anything else."""
+    """Parse a packed report. Raises `InvalidInput` for anything else."""
     try:
         document: dict[str, Any] = orjson.loads(data)
         names = [str(name) for name in document["topics"]]
@@ -86,7 +86,7 @@ def unpack_report(data: bytes) -> TrafficReport:
 
 
 def pack_shown(shown: Mapping[int, ShownTraffic], *, field: str = "traffic") -> bytes:
-    """JSON: an object for each segment, with its recent traffic under the name `field`."""
+    """Return JSON: an object for each segment, with its recent traffic under the name `field`."""
     return orjson.dumps(
         [
             {"segment": segment, field: each.recent and asdict(each.recent), "hot_slot": each.hot_slot}
@@ -96,7 +96,7 @@ def pack_shown(shown: Mapping[int, ShownTraffic], *, field: str = "traffic") -> 
 
 
 def unpack_shown(data: bytes, *, field: str = "traffic") -> dict[int, ShownTraffic]:
-    """The traffic that was packed, by segment. Raises `InvalidInput` for anything else."""
+    """Parse packed traffic, by segment. Raises `InvalidInput` for anything else."""
     try:
         return {int(entry["segment"]): _shown(entry[field], entry["hot_slot"]) for entry in orjson.loads(data)}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -108,20 +108,20 @@ def _shown(recent: Mapping[str, Any] | None, hot_slot: Any) -> ShownTraffic:
 
 
 def _recent(document: Mapping[str, Any]) -> RecentTraffic:
-    """Numbers that only another version knows are ignored; numbers that it does not send yet get their defaults."""
+    """Parse recent traffic. Ignores unknown numbers of other versions; missing ones get their defaults."""
     numbers = {field.name: document.get(field.name, field.default) for field in fields(RecentTraffic)}
     pending_bytes = int(numbers.pop("pending_bytes"))
     return RecentTraffic(**{name: float(rate) for name, rate in numbers.items()}, pending_bytes=pending_bytes)
 
 
 def pack_averages(known: KnownAverages) -> bytes:
-    """JSON: a row of numbers for each window."""
+    """Return JSON: a row of numbers for each window."""
     rows = [(window, *sums) for window, sums in known.sums.items()]
     return orjson.dumps({"age_seconds": known.age_seconds, "averages": rows})
 
 
 def unpack_averages(data: bytes) -> KnownAverages:
-    """The averages that were packed. Raises `InvalidInput` for anything else."""
+    """Parse packed averages. Raises `InvalidInput` for anything else."""
     try:
         document = orjson.loads(data)
         numbers = np.array([(*map(float, row),) for row in document["averages"]]).reshape(-1, 4)
@@ -135,7 +135,7 @@ def unpack_averages(data: bytes) -> KnownAverages:
 
 
 def pack_slots(traffic: SlotTraffic | None) -> bytes:
-    """The traffic per slot as a compressed Arrow stream: long runs of slots are alike. None gives no rows."""
+    """Return the traffic per slot as a compressed Arrow stream: long runs of slots are alike. None has no rows."""
     columns = ([], []) if traffic is None else (traffic.messages, traffic.size_bytes)
     metadata = {"observations": str(0 if traffic is None else traffic.observations)}
     arrays = [pa.array(column, pa.float32()) for column in columns]
@@ -147,7 +147,7 @@ def pack_slots(traffic: SlotTraffic | None) -> bytes:
 
 
 def unpack_slots(data: bytes) -> SlotTraffic | None:
-    """The traffic per slot that was packed. Raises `InvalidInput` for anything else."""
+    """Parse packed traffic per slot. Raises `InvalidInput` for anything else."""
     try:
         with pa.ipc.open_stream(data) as reader:
             table = reader.read_all()

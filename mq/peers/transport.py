@@ -22,7 +22,7 @@ class PeerTransport(Protocol):
     ) -> PeerAnswer:
         """Send one request, at most once.
 
-        Raises `PeerUnreachable` if the request certainly did not arrive, `PeerRefused` if nobody listens there, and
+        Raises `PeerUnreachable` if the request certainly did not arrive, `PeerRefused` if nothing listens there, and
         `PeerSilent` if it may have arrived.
         """
         ...

@@ -17,19 +17,19 @@ from mq.peers.peers import Peers
 
 BATCH_BYTES = 4 * 1024 * 1024
 RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS = 0.02, 1.0
-# Each call tells the follower what is stored. If no call follows for so long, one is made for that alone: without it
-# the follower would hold stored messages for ever.
+# Each call also reports to the follower what is stored. If no call follows for so long, one is made for that alone:
+# without it the follower would hold stored messages for ever.
 STORED_END_SECONDS = 1.0
 
 _log = EventLog(__name__)
 
 
 class Followers:
-    """The `Replicas` of a segment that this broker owns. What arrives during a call goes with the next one.
+    """The `Replicas` of a segment that this broker owns. Messages that arrive during a call go with the next one.
 
     There is one call at a time to each follower. A call whose outcome is unknown is repeated: the follower knows by the
-    offsets what it has. A follower that stays silent delays acknowledgements until it answers, or until the leader
-    gives the segment to other brokers.
+    offsets which messages it has. A follower that stays silent delays acknowledgements until it answers, or until the
+    leader gives the segment to other brokers.
 
     `version` is that of the topic's record that names the followers. `last_url_of` gives a broker's last address.
     """
@@ -79,18 +79,18 @@ class Followers:
 
     @property
     def stored_end(self) -> int:
-        """Followers need not hold messages before this offset."""
+        """The offset before which followers need not hold messages."""
         return self._stored_end
 
     def advance(self) -> None:
-        """A follower holds more than before."""
+        """Note that a follower holds more than before."""
         held_end = min(stream.held_end for stream in self._streams)
         if held_end > self._held_end:
             self._held_end = held_end
             self._on_held(held_end)
 
     def refused(self) -> None:
-        """A follower takes no more."""
+        """Note that a follower takes no more."""
         self._on_refused()
 
 
@@ -123,7 +123,7 @@ class _ReplicationStream:
         self._wake.set()
 
     def skip_stored(self, end: int) -> None:
-        """Do not send messages that are on the store. The next call tells the follower."""
+        """Do not send messages that are on the store. The next call reports that to the follower."""
         while self._waiting and self._waiting[0].end <= end:
             self._waiting.popleft()
         self._wake.set()

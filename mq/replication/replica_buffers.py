@@ -1,4 +1,4 @@
-"""What this broker holds as a follower: messages of other owners' segments that are not stored yet."""
+"""The messages that this broker holds as a follower: those of other owners' segments that are not stored yet."""
 
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -48,7 +48,7 @@ class ReplicaBuffers:
         return buffer.next
 
     def held(self) -> list[tuple[str, int]]:
-        """The (topic, segment) pairs of which messages are held."""
+        """Return the (topic, segment) pairs with messages held."""
         return [
             (topic, segment)
             for topic, buffers in self._buffers.items()
@@ -63,7 +63,7 @@ class ReplicaBuffers:
             self._drop(buffer, stored_end)
 
     def refuse(self, topic: str, segment: int) -> Sequence[Accepted]:
-        """Take no more from the owner, for ever; returns what is held of its segment.
+        """Take no more from the owner, for ever; returns the held messages of its segment.
 
         From here on the owner can have nothing acknowledged that this broker does not hold, so the segment may be
         sealed in its stead. Stopping right after this loses nothing: this broker is then a follower that is gone.

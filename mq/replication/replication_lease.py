@@ -1,4 +1,4 @@
-"""Whether the owner of segments may acknowledge what only their followers hold (docs/design.md §6)."""
+"""Whether the owner of segments may acknowledge messages that only their followers hold (docs/design.md §6)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

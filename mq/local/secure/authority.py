@@ -13,10 +13,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from filer.errors import InvalidInput
 
 NAMES = ("localhost", "127.0.0.1", "::1")
-"""Of this machine, as it calls itself. The CA is good for nothing else: whoever trusts it trusts it for these only."""
+"""The names of this machine. The CA is good for nothing else: its users trust it for these names only."""
 CA_DAYS, CERTIFICATE_DAYS = 3650, 90
 CA_DAYS_LEFT, CERTIFICATE_DAYS_LEFT = 365, 30
-"""With less left, another one takes its place."""
+"""With less time left, another one takes its place."""
 _SLACK = timedelta(hours=1)  # clocks differ
 _PERMITTED = (
     x509.DNSName("localhost"),
@@ -33,7 +33,7 @@ class Identity:
     certificate: x509.Certificate
 
     def pem(self) -> str:
-        """Both, in one text: so a file never has the one without the other."""
+        """Both, in one text: so a file never has one without the other."""
         key = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -50,8 +50,8 @@ class Identity:
 
 
 def new_authority(now: datetime) -> Identity:
-    """A CA, which signs certificates for this machine's own names and for no others."""
-    # The library draws it: keys are no place for random numbers that a test may choose.
+    """Return a CA, which signs certificates for this machine's own names and for no others."""
+    # The library draws the key: a random source that tests can choose has no place here.
     key = ec.generate_private_key(ec.SECP256R1())
     name = _named("Local CA")
     public = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -68,7 +68,7 @@ def new_authority(now: datetime) -> Identity:
 
 
 def new_identity(authority: Identity, name: str, now: datetime) -> Identity:
-    """A certificate for this machine, of servers and of clients: brokers are both to each other."""
+    """Return a certificate for this machine, as server and as client: brokers are both to each other."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = authority.certificate
     of_signer = signer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -88,7 +88,7 @@ def new_identity(authority: Identity, name: str, now: datetime) -> Identity:
 
 
 def parse_identity(text: bytes) -> Identity:
-    """A key and its certificate, as `Identity.pem` writes them. Raises `InvalidInput`."""
+    """Parse a key and its certificate, as `Identity.pem` writes them. Raises `InvalidInput`."""
     try:
         key = serialization.load_pem_private_key(text, password=None)
         certificate = x509.load_pem_x509_certificate(text)
@@ -105,7 +105,7 @@ def is_due(identity: Identity, now: datetime, *, days_left: int) -> bool:
 
 
 def is_from_the_future(identity: Identity, now: datetime) -> bool:
-    """Whether it has not begun, though it is good from an hour before it was made: so a clock is or was wrong."""
+    """Whether it has not begun, though it is valid from an hour before its creation: so a clock is or was wrong."""
     return now < identity.certificate.not_valid_before_utc
 
 
@@ -119,7 +119,7 @@ def is_signed_by(identity: Identity, authority: Identity) -> bool:
 
 
 def moment(now_us: int) -> datetime:
-    """A time of the clock, as certificates have it: in whole seconds."""
+    """Return a time of the clock as certificates have it: in whole seconds."""
     return datetime.fromtimestamp(now_us // 1_000_000, UTC)
 
 

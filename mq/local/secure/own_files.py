@@ -1,4 +1,4 @@
-"""Whether somebody else decides what a file or folder has: what they have placed is no secret."""
+"""Whether another user controls a file or folder: what it has placed there is no secret."""
 
 import os
 import stat
@@ -10,9 +10,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_not_own(mode: int, owner: int, user: int) -> str | None:
-    """Why others decide what is there, and what would be right; None if the user alone does.
+    """Return why other users control what is there, and what would be right; None if the user alone does.
 
-    Root counts as another one too: what is mounted for brokers is read, and here secrets are made.
+    Root counts as another user, too: mounted secrets are read by brokers, but here secrets are made.
     """
     if stat.S_ISLNK(mode):
         return "is a link, so what is there may be another's: put a folder or file of your own in its place"
@@ -24,7 +24,7 @@ def why_not_own(mode: int, owner: int, user: int) -> str | None:
 
 
 def refuse_if_not_own(path: Path) -> None:
-    """Raises `InvalidInput` for what others may have placed. What is not there is nobody's."""
+    """Raises `InvalidInput` for a file that others may have placed. A missing one is fine."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def refuse_if_not_own(path: Path) -> None:
 
 
 def keep_to_owner(folder: Path) -> None:
-    """Make a folder that is for its owner alone. Raises `InvalidInput` if it is somebody else's, or a link."""
+    """Make a folder that is for its owner alone. Raises `InvalidInput` if it is another user's, or a link."""
     folder.mkdir(mode=0o700, exist_ok=True)
     refuse_if_not_own(folder)
     # By its descriptor: a link that takes its place meanwhile is not followed, and `os.open` raises.

@@ -8,8 +8,8 @@
     zookeeper-auth      name and password, by which brokers prove themselves to ZooKeeper
     admin.token         the administrator's token; admin.header is the same as a header, for curl
 
-What is there and good is used again. What follows from another file is written anew from it, so a start that was
-stopped halfway is finished by the next one.
+Files that are there and good are used again. A file that follows from another one is written anew from it, so a start
+that was stopped halfway is finished by the next one.
 """
 
 import json
@@ -56,9 +56,9 @@ T = TypeVar("T")
 
 
 class SecureFolder:
-    """The secrets of one local cluster, whose name is `cluster`. `prepare` before anything starts.
+    """The secrets of one local cluster with the name `cluster`. Call `prepare` before anything starts.
 
-    `tell` is given a line about what programs have to be told that trust the CA.
+    `tell` gets a line about the settings of programs that trust the CA.
     """
 
     def __init__(
@@ -73,10 +73,11 @@ class SecureFolder:
         self._authority = folder / "ca.key"
 
     def prepare(self) -> list[str]:
-        """Make what is missing or about to end. Returns the names of what was made.
+        """Create what is missing or about to end. Returns the names of the new files.
 
-        Raises `InvalidInput` for a file that cannot be used and is not made anew, because others rely on what it had,
-        and for what another user has placed or may change. Only for who holds the lock of the cluster's folder.
+        Raises `InvalidInput` for a file that cannot be used and is not created anew, because others rely on its
+        content, and for a file that another user has placed or may change. Only for the holder of the lock on the
+        cluster's folder.
         """
         self._open_folder()
         authority, made = self._prepared_authority()
@@ -86,9 +87,9 @@ class SecureFolder:
         return made + self._kept(self.zookeeper_auth, _check_credentials, self._new_credentials)
 
     def renew(self) -> list[str]:
-        """Make certificates and the token anew that are about to end, while the cluster runs.
+        """Renew certificates and the token that are about to end, while the cluster runs.
 
-        Returns the names of what was made. The CA stays: whoever trusts it has read it already.
+        Returns the names of the new files. The CA stays: its users have read it already.
         """
         return self._renew(self._read_authority())
 
@@ -96,24 +97,25 @@ class SecureFolder:
         now, made = self._now(), []
         for path in (self.broker, self.zookeeper):
             if not self._is_good(path, authority, now):
-                # One file, so that whoever reads it never has a key of another certificate.
+                # One file, so that a reader never gets a key of another certificate.
                 self._write(path, new_identity(authority, path.stem, now).pem())
                 made.append(path.name)
         return made + self._prepared_token()
 
     def _open_folder(self) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        # The folder first: once nobody else may write to it, nobody changes what the lines below look at.
+        # The folder first: once no other user may write to it, no other user changes the files that the lines below
+        # check.
         for path in (self.folder, *sorted(self.folder.iterdir())):
             refuse_if_not_own(path)
         secrets = [self._authority, self.broker, self.zookeeper, self.signing_keys, self.peer_keys]
         secrets += [self.zookeeper_auth, self.token, self.header]
         for path in (self.folder, *secrets):
             refuse_if_open(path)
-        # Nothing reads them. A start that is killed at this line has the next one delete the rest.
+        # No program reads them. If a start is killed at this line, the next one deletes the rest.
         for path in (*secrets, self.ca, self.public_keys, self.folder / ".gitignore"):
             delete_unfinished(path)
-        # Where the data lies in a repository, none of it is ever committed.
+        # If the data lies in a repository, none of it is ever committed.
         self._follow(self.folder / ".gitignore", "*\n")
 
     def _prepared_authority(self) -> tuple[Identity, list[str]]:
@@ -132,7 +134,7 @@ class SecureFolder:
 
     def _read_authority(self) -> Identity:
         found, now = _usable(self._authority, lambda: parse_identity(self._read(self._authority))), self._now()
-        # Rather the clock is wrong than the CA. One that is replaced is lost, with all that others trust it for.
+        # More likely the clock is wrong than the CA. A replaced CA is lost, with all trust in it.
         if is_from_the_future(found, now):
             raise InvalidInput(
                 f"{self._authority} is from the future: it begins at {found.certificate.not_valid_before_utc:{_TIME}}, "
@@ -150,11 +152,11 @@ class SecureFolder:
         try:
             found = parse_identity(self._read(path))
         except InvalidInput:
-            return False  # nobody relies on it but by its CA
+            return False  # programs rely on it only by its CA
         return is_signed_by(found, authority) and not is_due(found, now, days_left=CERTIFICATE_DAYS_LEFT)
 
     def _prepared_token(self) -> list[str]:
-        """A token of the administrator that brokers accept, and the keys by which they do."""
+        """Prepare a token of the administrator that brokers accept, and the keys for that."""
         made = []
         if not self.signing_keys.exists():
             keys = SigningKeys(()).rotated(self._clock, 0)
@@ -187,7 +189,7 @@ class SecureFolder:
         return now_seconds < float(claims["exp"]) - TOKEN_DAYS_LEFT * _DAY_SECONDS
 
     def _kept(self, path: Path, check: Callable[[bytes], object], make: Callable[[], str]) -> list[str]:
-        """Have a secret that stays as it is once it is made."""
+        """Keep a secret as it is once it is made."""
         is_missing = not path.exists()
         if is_missing:
             self._write(path, make())
@@ -198,7 +200,7 @@ class SecureFolder:
         return f"braidmq:{self._clock.entropy(_PASSWORD_BYTES).hex()}\n"
 
     def _follow(self, path: Path, text: str) -> None:
-        """Have a file say what follows from another one."""
+        """Write a file that follows from another one."""
         if not path.exists() or self._read(path) != text.encode():
             self._write(path, text)
 
@@ -214,7 +216,7 @@ def _json(document: dict[str, object]) -> str:
 
 
 def _usable(path: Path, read: Callable[[], T]) -> T:
-    """What a file has. Raises `InvalidInput`, which names the file and the way out."""
+    """Return the content of a file. Raises `InvalidInput`, which names the file and the remedy."""
     try:
         return read()
     except InvalidInput as error:
