@@ -1,4 +1,4 @@
-"""The broker: puts together all that accepts, stores and serves messages, starts it and closes it."""
+"""The broker: puts together all components that accept, store and serve messages, starts and closes them."""
 
 import asyncio
 import ssl
@@ -103,14 +103,14 @@ from mq.transitions.transition_executor import TransitionExecutor
 
 # If puts are billed, the messages of an interval of this length share a file.
 BILLED_FLUSH_INTERVAL_SECONDS = 0.1
-# What another broker forwards is answered after this share of the time limit, so that its answer is there in time.
+# Forwarded requests are answered after this share of the time limit, so that the answer arrives in time.
 FORWARDED_SHARE = 0.9
 # Answers with messages hold so much of `read_bytes` before the cache of files gives its room to them.
 FREE_OF_CACHE_SHARE = 4
-# How long an end waits for the store to take note of it.
+# How long the end of a broker waits for the store to record it.
 ASKED_BYTES, DECIDED_BYTES = 48 * 1024 * 1024, 24 * 1024 * 1024
-"""Bodies of requests that name many messages, segments or files take at most so much, and those of groups parsed so
-much more: the largest takes 16 MiB."""
+"""Bodies of requests that name many messages, segments or files take at most so much, and those about groups, once
+parsed, so much more: the largest takes 16 MiB."""
 STOP_NOTE_SECONDS = 5.0
 
 _log = EventLog(__name__)
@@ -120,13 +120,13 @@ class Broker:
     """A broker and its topics. Call `start` before use, and `drain` then `close` at the end.
 
     This is the composition root: it makes the components and passes each what it uses. HTTP endpoints take them from
-    here. `observers` and `floors`, by topic, are those of components whose memory a topic is, set before the start.
-    `payloads` receives uploads chunk by chunk, where clients have no presigned URLs. `store_health` is told of the
-    calls to the store by whoever made the store. `tracer` begins the spans of requests; who made it closes it. With the
+    here. `observers` and `floors`, by topic, are those of components that keep their state in a topic, set before the
+    start. `payloads` receives uploads chunk by chunk, if clients have no presigned URLs. `store_health` gets the calls
+    to the store from the maker of the store. `tracer` begins the spans of requests; its maker closes it. With an
     `incarnation` that was found on the store, this broker goes on where the one before has stopped; without it, it is a
     new one, and leaves no trace of its end. `peer_tls` is for calls to other brokers, `peer_listener_tls` for those to
-    their listeners for brokers; without it, the system's CAs count. By `peer_keys` brokers prove to each other who they
-    are.
+    their listeners for brokers; without it, the system's CAs count. `peer_keys` prove the identity of brokers to each
+    other.
     """
 
     def __init__(
@@ -174,11 +174,11 @@ class Broker:
         )
         self.front_store = FrontStore(settings.front_store_bytes, clock.monotonic_seconds)
         self.arrivals = Arrivals(settings.arriving_bytes)
-        # Long bodies about groups and loads, as they came, and what of them is parsed and not answered yet.
+        # Long bodies about groups and loads, as received, and their parsed parts that are not answered yet.
         self.asked, self.asked_arrivals = Room(ASKED_BYTES, clock.monotonic_seconds), Arrivals(ASKED_BYTES // 4)
         self.decisions = Budget(DECIDED_BYTES)
         self.draining = asyncio.Event()
-        # Where puts mostly wait for the network, nobody stands back for them.
+        # If puts mostly wait for the network, no work stands back for them.
         puts_compute = store.traits.puts_at_once == 1
         self._write_limiter = WriteLimiter(store.traits.puts_at_once, on_free=lambda: self.turns.stored())
         self.turns = Turns(clock.monotonic_seconds, lambda: puts_compute and self._write_limiter.is_storing)
@@ -338,7 +338,7 @@ class Broker:
         return self.cluster.secret
 
     def _make_leader_side(self, table: TrafficTable) -> None:
-        """The components for leading the cluster, and those that report to the leader and ask it."""
+        """Make the components for leading the cluster, and those that report to the leader and ask it."""
         self.leader_loop = LeaderLoop(
             self.coordinator,
             self.catalogue,
@@ -411,7 +411,7 @@ class Broker:
         )
 
     def _make_upkeep(self) -> None:
-        """Upkeep of what is stored, and checking it."""
+        """Make the components for the upkeep and the checks of stored files."""
         self.maintenance = Maintenance(
             broker=self.id,
             store=self.store,
@@ -452,7 +452,7 @@ class Broker:
         )
 
     def _make_drain(self) -> None:
-        """The drain, and what it begins with: storing early what is at risk."""
+        """Make the drain, and its first part: storing early what is at risk."""
         self.early_flush = EarlyFlush(
             clock=self.clock,
             coordinator=self.coordinator,
@@ -476,14 +476,14 @@ class Broker:
     async def start(self, url: str, peer_url: str = "") -> None:
         """Check the store and join the cluster, as a broker that listens at `url`, and for brokers at `peer_url`.
 
-        It takes as long with any number of topics. Without a cluster they are read in the background, and what an
-        earlier life left open waits until it is used. No topic, whatever its state, keeps this from succeeding.
+        It takes as long with any number of topics. Without a cluster they are read in the background, and segments that
+        an earlier run left open wait until they are used. No topic, whatever its state, keeps this from succeeding.
 
         Raises `StoreCannotFence` for a store on which two writers could both succeed, `InvalidConfig` if the brokers of
         this cluster use another store, `StoreTaken`, and as `open_cluster`.
         """
         began_seconds = self.clock.monotonic_seconds()
-        # First of all: a store that does not answer keeps everything below from ending.
+        # First of all: if a store does not answer, everything below does not end.
         self._loops.append(asyncio.create_task(self.store_health.watch(), name="store health"))
         await self.access.open()
         self._loops.append(asyncio.create_task(self.access.watch(), name="credentials"))
@@ -543,9 +543,9 @@ class Broker:
     async def _join(self, info: BrokerInfo) -> None:
         """Join the cluster, if this broker has its store.
 
-        That is proven twice before anything is served. Before this broker is announced, so that it is given nothing
-        that it could not find. And once it is announced, to those that came before it: the ones that were there may
-        have died meanwhile, and others have come. Stopped at any line, it has acknowledged nothing.
+        That is proven twice before anything is served. Before this broker is announced, so that it gets nothing that it
+        could not find. And once it is announced, to those that came before it: the earlier ones may have died
+        meanwhile, and others have come. Stopped at any line, it has acknowledged nothing.
         """
         if not self._clustered:
             await self.drainer.join(info)
@@ -560,16 +560,16 @@ class Broker:
         await self.drainer.join(info)
 
     async def _look(self, store: str) -> Sequence[BrokerInfo]:
-        """The live brokers that may have that store, as one sees them that has not joined."""
+        """Return the live brokers that may have that store, as a broker that has not joined sees them."""
         return [each for each in await self.coordinator.look() if each.store in ("", store)]
 
     async def _elders(self, store: str) -> Sequence[BrokerInfo]:
-        """Those of them that were announced before this one, once it has joined, and have not left since."""
+        """Return those that were announced before this one, once it has joined, and have not left since."""
         before = takewhile(lambda each: each.id != self.id, self.coordinator.by_age())
         return [each for each in before if each.store in ("", store)]
 
     def _called_at(self, url: str, peer_url: str) -> list[str]:
-        """Where other brokers may call this one: no answer counts as its own at any other address."""
+        """Return where other brokers may call this one: its answers count at no other address."""
         return ([url] if self.settings.serves_brokers_in_public else []) + ([peer_url] if peer_url else [])
 
     def _check_store(self, store: str) -> None:
@@ -592,7 +592,7 @@ class Broker:
 
     @property
     def readiness(self) -> Readiness:
-        """Whether requests are welcome, and what does not work."""
+        """Return whether requests are welcome, and what does not work."""
         return readiness(
             started=self._started,
             draining=self.draining.is_set(),
@@ -604,7 +604,7 @@ class Broker:
 
     @property
     def zookeeper_lost(self) -> str | None:
-        """What it means that this broker is out of touch with ZooKeeper; None if it is in touch, or needs none."""
+        """Return what it means to be out of touch with ZooKeeper; None if this broker is in touch, or needs none."""
         if not self._clustered or self.coordinator.in_touch():
             return None
         silent_seconds = self.clock.monotonic_seconds() - self.coordinator.seen_seconds
@@ -614,7 +614,7 @@ class Broker:
         )
 
     def _record_changed(self, name: str) -> None:
-        """Another broker has changed the record of a topic."""
+        """Read a topic's record that another broker has changed."""
         self.leader_loop.request_read(name)
         self.topics.record_changed(name)
 
@@ -631,7 +631,7 @@ class Broker:
             self.leader_loop.request_read(state.topic)
 
     def _record_read(self, state: TopicState) -> None:
-        """Without a cluster, this broker finishes what others have begun."""
+        """Without a cluster, finish what other brokers have begun."""
         if not self._clustered:
             self.repair.read(state)
 
@@ -646,19 +646,19 @@ class Broker:
         await self.repair.take_over(name, left)
 
     async def drain(self) -> None:
-        """Hand over, take nothing new, store what was accepted; see `Drainer.drain`."""
+        """Hand over, accept nothing new, store what was accepted; see `Drainer.drain`."""
         await self.drainer.drain()
         self._drained = True
 
     def end_publishes(self) -> None:
-        """Answer publishes that still wait, here and at other brokers: what they wait for is not known any more."""
+        """Answer publishes that still wait, here and at other brokers: their outcomes are not known any more."""
         self.deadlines.end()
         self.forwarded_deadlines.end()
 
     async def close(self) -> None:
         """Stop everything, and release threads and connections.
 
-        If it was drained, and nothing is on its way to the store, the store is told that it has stopped.
+        If it was drained, and nothing is on its way to the store, the store records that it has stopped.
         """
         self.draining.set()
         await self.repair.close()
@@ -674,7 +674,7 @@ class Broker:
         at_rest = self._drained and all(runtime.is_at_rest() for runtime in self.topics.values())
         ends = self._known_ends() if at_rest else {}
         await asyncio.gather(self.topics.close(), self.broadcast.close(), self._refusal_teller.close())
-        # A request may have come in between: what it had put on its way then may still reach the store.
+        # A request may have come in between: its messages on their way then may still reach the store.
         if at_rest and all(runtime.has_stored_all() for runtime in self.topics.values()):
             await self._note_stop(ends)
         await self.coordinator.leave()
@@ -683,22 +683,22 @@ class Broker:
         self._read_pool.shutdown(wait=True)
         self._upkeep_pool.shutdown(wait=True)
         await self.store.close()
-        # One that could not start ends with one line, which says why.
+        # A broker that could not start ends with one line, which has the reason.
         if self._started:
             _log.info("broker_stopped", broker=self.id)
 
     def _known_ends(self) -> Ends:
-        """How far the logs of open segments are known to reach; of topics that were not read, as of earlier stops."""
+        """Return the known ends of open segments' logs; for topics that were not read, those of earlier stops."""
         unread = {name: dict(self.incarnation.ends_of(name)) for name in self.incarnation.topics - self.topics.keys()}
         running = {name: ends for name, runtime in self.topics.items() if (ends := runtime.known_ends())}
         return unread | running
 
     async def _note_stop(self, ends: Ends) -> None:
-        """A store that does not take it costs the next start a seal for each topic that is used, and no more.
+        """Record the stop. If that fails, the next start has to seal each topic that is used, and no more.
 
-        Nor does one that takes it late, after this has given up waiting. Everything else of this process had ended
-        before, so it is true at any time. It replaces the record only as this process wrote that at its start: once
-        another process has started, it takes effect no more.
+        Nor does it cost more if the store records it late, after this has given up waiting. Everything else of this
+        process had ended before, so it is true at any time. It replaces the record only in the version that this
+        process wrote at its start: once another process has started, it has no effect any more.
         """
         try:
             await asyncio.wait_for(self.incarnation.stopped(ends), STOP_NOTE_SECONDS)
@@ -709,21 +709,21 @@ class Broker:
         return await stored_bytes([runtime for runtime in self.topics.values() if topics.matches(runtime.topic)])
 
     def _share_with_cache(self, held_bytes: int) -> None:
-        """Have the cache of files give its room to answers, above the share that they need all the time."""
+        """Make the cache of files give its room to answers, above the share that they need all the time."""
         free_bytes = self.settings.read_bytes // FREE_OF_CACHE_SHARE
         self.segment_reader.limit_cache(self.settings.file_cache_bytes + free_bytes - held_bytes)
 
     async def reader(self, name: str, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
-        """A reader of that topic, or of that member of a topic group. Raises as `TopicRegistry.view`."""
+        """Return a reader of that topic, or of that member of a topic group. Raises as `TopicRegistry.view`."""
         return self.reader_of(await self.topics.view(name), streaming=streaming, room=room)
 
     def reader_of(self, view: TopicView, *, streaming: bool = False, room: ReadRoom | None = None) -> TopicReader:
-        """A reader of what that view shows."""
+        """Return a reader of that view."""
         return TopicReader(view.runtime, self.segment_reader, streaming=streaming, room=room, member=view.member)
 
 
 def _writer_settings(settings: BrokerSettings, traits: StoreTraits) -> WriterSettings:
-    """How writers batch. If puts are billed, the messages of an interval share a file; otherwise no message waits."""
+    """Return how writers batch. If puts are billed, messages of an interval share a file; otherwise none waits."""
     interval = settings.flush_interval
     if interval is None:
         interval = BILLED_FLUSH_INTERVAL_SECONDS if traits.puts_are_billed else 0.0
@@ -735,5 +735,5 @@ def _writer_settings(settings: BrokerSettings, traits: StoreTraits) -> WriterSet
 def _tls_of(
     addresses: CallAddresses, of_clients: ssl.SSLContext | None, of_brokers: ssl.SSLContext | None, url: str
 ) -> ssl.SSLContext | None:
-    """What a call to that URL shows and trusts."""
+    """Return the TLS context for calls to that URL."""
     return of_brokers if addresses.are_peer_only(url) else of_clients

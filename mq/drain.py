@@ -1,4 +1,4 @@
-"""This broker as a member of its cluster: it joins, hands its segments over to others, takes part again, drains."""
+"""This broker as a member of its cluster: it joins, hands over its segments, takes part again, drains."""
 
 import asyncio
 from dataclasses import replace
@@ -25,10 +25,10 @@ _log = EventLog(__name__)
 
 
 class Drainer:
-    """Hands over what this broker owns, and stores what it has accepted before it ends.
+    """Hands over this broker's segments, and stores what it has accepted before it ends.
 
-    A broker that is `clustered` asks the leader to give its segments to others. `draining` is set once it takes nothing
-    new.
+    A broker that is `clustered` asks the leader to give its segments to others. `draining` is set once it accepts
+    nothing new.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Drainer:
         await self._coordinator.join(info)
 
     async def hand_over_to_others(self) -> int:
-        """As `hand_over`. Raises `NoOtherBroker`, and changes nothing, where no other broker can take over."""
+        """As `hand_over`. Raises `NoOtherBroker`, and changes nothing, if no other broker can take over."""
         if self._clustered and not self._coordinator.in_touch():
             raise NoOtherBroker(
                 f"{self._broker} has lost ZooKeeper, without which no leader gives its segments to others: bring "
@@ -72,7 +72,7 @@ class Drainer:
         return await self.hand_over()
 
     async def hand_over(self) -> int:
-        """Have the leader give this broker's segments to others, and no new ones to it.
+        """Make the leader give this broker's segments to others, and no new ones to it.
 
         Returns how many segments are still to be handed over. Segments that it follows count: it may hold the only
         other copy of messages that their owners have not stored. Segments that it owns count until their successors are
@@ -107,7 +107,7 @@ class Drainer:
         )
 
     async def drain(self) -> None:
-        """Hand over, take nothing new, store what was accepted: a clean end leaves nothing to fail over.
+        """Hand over, accept nothing new, store what was accepted: a clean end leaves nothing to fail over.
 
         Segments that no broker takes over are sealed by the next start, or by the next broker. Before this returns,
         every accepted message is stored and answered. It is safe to cancel: unanswered messages were never promised.
@@ -142,7 +142,7 @@ class Drainer:
         return f"start another broker in cluster {self._cluster!r} first"
 
     def _segments_left(self, runtime: TopicRuntime) -> int:
-        """How many segments of a topic name this broker in the record or its transition, or are written by it."""
+        """Return how many segments name this broker in the record or its transition, or are written by it."""
         under_way = runtime.state.transition
         segments = (*runtime.state.open_segments, *(under_way.open if under_way is not None else ()))
         named = {segment.id for segment in segments if self._broker in segment.brokers}

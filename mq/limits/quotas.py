@@ -241,7 +241,7 @@ class Quotas:
             return self._add(name, self._decisions)
 
     def storage_used(self) -> dict[str, StorageUse]:
-        """Return the share of their least quota that topics had used at the last measurement, by topics of a quota.
+        """Return how much of their least quota the topics of each pattern had used at the last measurement.
 
         The caller does not start a measurement: leaves out those not measured for `SHOWN_SECONDS`.
         """

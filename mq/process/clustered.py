@@ -1,4 +1,4 @@
-"""The coordinator of a broker of a cluster: ZooKeeper, and what proves this broker to it."""
+"""The coordinator of a broker of a cluster: ZooKeeper, and this broker's credentials for it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +13,12 @@ from mq.base.private_file import tell_if_open
 from mq.base.settings import BrokerSettings
 
 AUTH_VARIABLE = "BRAIDMQ_ZOOKEEPER_AUTH_TEXT"
-"""Has the credentials themselves, where no file can be given."""
+"""Contains the credentials themselves, if there can be no file."""
 MOST_BYTES = 4096
 
 
 def clustered_coordinator(settings: BrokerSettings, environment: Mapping[str, str], clock: Clock) -> Coordinator:
-    """The coordinator that the settings ask for. Raises `InvalidConfig` for files that cannot be used."""
+    """Return the coordinator for the settings. Raises `InvalidConfig` for files that cannot be used."""
     assert settings.zookeeper is not None
     return ZooKeeperCoordinator(
         settings.zookeeper,
@@ -30,11 +30,11 @@ def clustered_coordinator(settings: BrokerSettings, environment: Mapping[str, st
 
 
 def zookeeper_access(settings: BrokerSettings, environment: Mapping[str, str]) -> ZooKeeperAccess:
-    """What the settings say about it. Raises `InvalidConfig`."""
+    """Return the access that the settings describe. Raises `InvalidConfig`."""
     tls = None
     if settings.zookeeper_tls:
         tls = ZooKeeperTls(settings.zookeeper_ca, settings.zookeeper_cert, settings.zookeeper_key)
-        tls.context()  # what cannot be used is told now
+        tls.context()  # files that cannot be used are reported now
         if tls.key is not None:
             tell_if_open(tls.key)
     credentials = _credentials(settings.zookeeper_auth, environment.get(AUTH_VARIABLE))
@@ -42,7 +42,7 @@ def zookeeper_access(settings: BrokerSettings, environment: Mapping[str, str]) -
 
 
 def _credentials(path: Path | None, text: str | None) -> str | None:
-    """The credentials, of which no message says a word."""
+    """Return the credentials, which no message repeats."""
     name = AUTH_VARIABLE if path is None else f"{path} (--zookeeper-auth)"
     if path is not None:
         tell_if_open(path)

@@ -1,4 +1,4 @@
-"""Logs what a broker waits for while it drains."""
+"""Logs what a draining broker waits for."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -23,7 +23,7 @@ async def log_what_is_left(broker: Broker, requests: Callable[[], Sequence[str]]
 
 
 def what_is_left(broker: Broker, requests: Sequence[str] = ()) -> str:
-    """What a draining broker still waits for, in words; the first few things only."""
+    """Return what a draining broker still waits for, in words; the first few things only."""
     left = [thing for runtime in broker.topics.values() for thing in islice(_left_of(broker, runtime), MOST_NAMED + 1)]
     if broker.draining.is_set():
         left += [f"the copy of segment {i} of topic {topic!r}" for topic, i in broker.replica_buffers.held()]

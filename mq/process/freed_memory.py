@@ -1,7 +1,7 @@
-"""Gives memory that is freed back to the system, where the C library is glibc.
+"""Returns freed memory to the system, if the C library is glibc.
 
 glibc keeps what is freed below a piece in use, and each thread has a heap of its own. After a burst of large bodies or
-answers a process would stay as large as it was. jemalloc, which has Arrow's memory, gives it back by itself.
+answers, a process would not shrink. jemalloc, which has Arrow's memory, gives it back by itself.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Heap(Protocol):
     """The C library's memory."""
 
     def unused_bytes(self) -> int:
-        """Memory that is freed and not given back."""
+        """Return the size of memory that is freed and not given back."""
         ...
 
     def trim(self) -> None:
@@ -40,7 +40,7 @@ class _Figures(ctypes.Structure):
 
 
 class GlibcHeap:
-    """The heap of a process that uses glibc. Raises `AttributeError` or `OSError` where there is none."""
+    """The heap of a process that uses glibc. Raises `AttributeError` or `OSError` if there is none."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL("libc.so.6")
@@ -58,7 +58,7 @@ class GlibcHeap:
             self._set(option, value)
 
     def unused_bytes(self) -> int:
-        """Memory that is freed and not given back."""
+        """Return the size of memory that is freed and not given back."""
         return int(self._figures().unused)
 
     def trim(self) -> None:
@@ -67,7 +67,7 @@ class GlibcHeap:
 
 
 def glibc_heap() -> GlibcHeap | None:
-    """The heap of this process, limited; None where the C library is another one."""
+    """Return the limited heap of this process; None if the C library is another one."""
     try:
         heap = GlibcHeap()
     except (AttributeError, OSError):
@@ -77,7 +77,7 @@ def glibc_heap() -> GlibcHeap | None:
 
 
 async def give_back(heap: Heap, clock: Clock) -> None:
-    """Give freed memory back that is not used again, until cancelled."""
+    """Give back freed memory that is not used again, until cancelled."""
     unused: deque[int] = deque(maxlen=UNUSED_LOOKS)
     while True:
         await clock.sleep(LOOK_SECONDS)

@@ -5,17 +5,17 @@ from typing import Any
 
 from filer.clock import Clock
 
-# Those of Python. `mq` starts with others.
+# Python's own thresholds. `mq` starts with others.
 _THRESHOLDS = (700, 10, 10)
 YOUNG_OBJECTS = 2_000
-"""So many more objects than before bring a collection of the young ones; by Python's default it is 700."""
+"""So many more objects than before cause a collection of the young ones; Python's default is 700."""
 FULL_SECONDS = 60.0
 """Between two full collections."""
 _OLDEST, _NEVER, _LOOK_SECONDS = 2, 1_000_000_000, 1.0
 
 
 def spare_what_is_loaded() -> None:
-    """Exclude all present objects from collection: modules and what was set up live as long as the process.
+    """Exclude all present objects from collection: modules and the setup live as long as the process.
 
     A full collection visits every object while nothing else runs. The libraries' objects alone take some 100 ms. It
     happens whenever a broker has made a quarter as many objects of its own, and publishers waited for it measurably.
@@ -36,11 +36,11 @@ def collect_less_often() -> None:
 
 
 async def collect_all_seldom(clock: Clock) -> None:
-    """Let full collections come once in `FULL_SECONDS` at most, until cancelled.
+    """Let a full collection come at most once in `FULL_SECONDS`, until cancelled.
 
-    One visits all that lives, while nothing else runs: 50 to 100 ms with a thousand topics. Python begins one whenever
-    there is a quarter more than at the one before, so clients that create topics brought one after the other. What is
-    no cycle of objects, which is nearly everything, is freed at once all the same.
+    It visits every live object, while nothing else runs: 50 to 100 ms with a thousand topics. Python begins one
+    whenever there is a quarter more than at the one before, so clients that create topics caused one after the other.
+    Objects outside cycles, which are nearly all, are freed at once all the same.
     """
     pauses = _FullCollectionPauses(clock)  # all has been collected just now: see `spare_what_is_loaded`
     gc.callbacks.append(pauses.collected)
@@ -54,7 +54,7 @@ async def collect_all_seldom(clock: Clock) -> None:
 
 
 class _FullCollectionPauses:
-    """Sets after how many collections of the others a full one may come, which Python then begins if it is worth it."""
+    """Sets after how many other collections a full one may come, which Python then begins if it is worth it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._threshold = clock, gc.get_threshold()
@@ -63,7 +63,7 @@ class _FullCollectionPauses:
         self._pause()
 
     def collected(self, phase: str, info: dict[str, Any]) -> None:
-        """A collection begins or ends, in any thread."""
+        """Note that a collection begins or ends, in any thread."""
         if phase == "stop" and info["generation"] == _OLDEST:
             self._pause()
 

@@ -1,4 +1,4 @@
-"""A broker's listeners as uvicorn serves them: for clients and, where brokers have a port of their own, for these."""
+"""A broker's uvicorn listeners: for clients and, if brokers have a port of their own here, for brokers."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class HttpServer(uvicorn.Server):
         await self.serve(sockets=[self._listening.sock])
 
     def unanswered(self) -> list[str]:
-        """Method and path of requests that have no answer yet, or whose client has not read it."""
+        """Return method and path of requests without an answer yet, or whose client has not read it."""
         connections: list[Any] = list(self.server_state.connections)
         return [
             f"{each.cycle.scope['method']} {each.cycle.scope['path']}"
@@ -66,11 +66,12 @@ class HttpServer(uvicorn.Server):
         self._on_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, and wait for the answers to those that there are."""
-        # Uvicorn asks those to end that it has now. One that is being accepted would keep it waiting until it is idle.
+        """Take no more connections, and wait for the present ones to be answered."""
+        # uvicorn asks its present connections to end. One that is being accepted would keep it waiting until it is
+        # idle.
         self.watch.ending = True
         if self._door is not None:
-            # Uvicorn does not know of them, and would wait for them.
+            # uvicorn does not know of them, and would wait for them.
             self._door.close()
         await super().shutdown(sockets)
 
@@ -78,7 +79,7 @@ class HttpServer(uvicorn.Server):
 def server_for_clients(
     broker: Broker, listening: Listening, watch: ConnectionWatch, on_listening: Callable[[], None] = lambda: None
 ) -> HttpServer:
-    """The server of everything that clients may ask for."""
+    """Return the server for all requests of clients."""
     app, fast = create_served(broker)
     return HttpServer(app, served_protocol(watch, fast), listening, watch, on_listening)
 
@@ -86,7 +87,7 @@ def server_for_clients(
 def server_for_brokers(
     broker: Broker, listening: Listening, watch: ConnectionWatch, on_listening: Callable[[], None] = lambda: None
 ) -> HttpServer:
-    """The server of other brokers' calls, and of nothing else."""
+    """Return the server for other brokers' calls, and nothing else."""
     return HttpServer(create_peer_asgi(broker), served_protocol(watch, None), listening, watch, on_listening)
 
 
@@ -96,17 +97,17 @@ class HttpServers:
     def __init__(self, broker: Broker, listening: Sequence[Listening], on_started: Callable[[], None]) -> None:
         watches = connection_watches(broker)
         self._on_started, self._missing = on_started, len(listening)
-        # Brokers' comes first: who may be called by clients can be called by brokers.
+        # That of brokers comes first: once clients can call this broker, brokers can, too.
         made = zip((server_for_clients, server_for_brokers), listening, watches, strict=False)
         self._servers = [make(broker, each, watch, self._one_listens) for make, each, watch in made][::-1]
 
     @property
     def watches(self) -> list[ConnectionWatch]:
-        """What looks after the connections of each."""
+        """The watch of each server's connections."""
         return [each.watch for each in self._servers]
 
     async def run(self) -> None:
-        """Serve until they are told to exit. Raises `CannotListen`, and ends the others, if one cannot begin."""
+        """Serve until they are asked to exit. Raises `CannotListen`, and ends the others, if one cannot begin."""
         running = [asyncio.create_task(each.run_until_exit(), name="server") for each in self._servers]
         try:
             await asyncio.gather(*running)
@@ -116,11 +117,11 @@ class HttpServers:
             await asyncio.gather(*running, return_exceptions=True)
 
     def unanswered(self) -> list[str]:
-        """As `HttpServer.unanswered`, of all."""
+        """As `HttpServer.unanswered`, for all servers."""
         return [line for each in self._servers for line in each.unanswered()]
 
     def exit(self, within_seconds: int) -> None:
-        """Have them end, once the requests that there are have been answered, or when that time has passed."""
+        """End them, once the present requests have been answered, or when that time has passed."""
         for each in self._servers:
             each.config.timeout_graceful_shutdown = within_seconds
             each.should_exit = True
@@ -132,7 +133,7 @@ class HttpServers:
 
 
 def connection_watches(broker: Broker) -> list[ConnectionWatch]:
-    """What looks after the connections of a broker that has opened what it needs, and no connection yet.
+    """Return the watches of a broker's connections. It has opened what it needs, and no connection yet.
 
     That of the listener for clients comes first, then that for brokers, if it has one.
     """
@@ -145,7 +146,7 @@ def connection_watches(broker: Broker) -> list[ConnectionWatch]:
         clients = connection_limits(settings, descriptors, open_now)
     if clients.total < settings.connections:
         _log.info("connections_limited", most=clients.total, wanted=settings.connections)
-    # Who brokers are, no kernel tells.
+    # The kernel does not know which brokers call.
     wanted = [(clients, users)] + ([] if brokers is None else [(brokers, None)])
     return [
         ConnectionWatch(limits, broker.clock, broker.metrics, broker.new_request_id, broker.turns.connected, who)

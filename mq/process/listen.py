@@ -9,8 +9,8 @@ from filer.errors import BraidError
 from mq.base.exposure import EVERYWHERE
 
 UNSENT_BYTES = 128 * 1024
-"""What the system takes of an answer before the client has taken what was sent: else it takes mebibytes, which nobody
-counts, for each client that does not read. It does not bound what is on its way to a client that does."""
+"""How much of an answer the system takes ahead of the client. By default it takes mebibytes, which are not counted, for
+each client that does not read. This does not bound bytes on their way to a client that does."""
 
 
 class CannotListen(BraidError):
@@ -19,7 +19,7 @@ class CannotListen(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A bound socket, and the TLS that it speaks, if it speaks any."""
+    """A bound socket, and its TLS, if any."""
 
     sock: socket.socket
     tls: ssl.SSLContext | None = None
@@ -40,9 +40,10 @@ class Listening:
 
 
 def bind(host: str, port: int, flags: str = "--host and --port") -> socket.socket:
-    """A TCP socket bound to the address. It does not listen yet: connections are refused until the broker is ready.
+    """Return a TCP socket bound to the address. It does not listen yet: it refuses connections until the broker is
+    ready.
 
-    Port 0 takes a free port. Raises `CannotListen`, which names the flags that say so.
+    Port 0 takes a free port. Raises `CannotListen`, which names the flags.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -53,7 +54,7 @@ def bind(host: str, port: int, flags: str = "--host and --port") -> socket.socke
         raise CannotListen(f"cannot listen on {host!r}: {error.strerror}") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections that are accepted inherit it.
+        # Accepted connections inherit it.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         sock.bind(address)
     except OSError as error:
@@ -67,7 +68,7 @@ def bind(host: str, port: int, flags: str = "--host and --port") -> socket.socke
 
 
 def local_url(sock: socket.socket, scheme: str = "http") -> str:
-    """A URL at which this machine reaches the socket."""
+    """Return a URL at which this machine reaches the socket."""
     host, port = sock.getsockname()[:2]
     if host in EVERYWHERE:
         host = "127.0.0.1" if sock.family == socket.AF_INET else "::1"
@@ -75,7 +76,7 @@ def local_url(sock: socket.socket, scheme: str = "http") -> str:
 
 
 def advertised_url(sock: socket.socket, scheme: str = "http") -> str:
-    """A URL at which other machines reach the socket, as far as this machine knows."""
+    """Return a URL at which other machines reach the socket, as far as this machine knows."""
     host, port = sock.getsockname()[:2]
     return _url(scheme, socket.gethostname() if host in EVERYWHERE else host, port)
 

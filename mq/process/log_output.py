@@ -1,6 +1,6 @@
 """Writes the log to stderr: a line of text for people, or a JSON document a line for machines.
 
-Every line tells the request and the trace that it belongs to, whoever logged it. Warnings and errors that repeat are
+Every line has the ids of its request and its trace, whichever module logged it. Repeated warnings and errors are
 bounded by `repeat_limit`.
 """
 
@@ -34,14 +34,14 @@ _LIBRARY_LEVELS = {
 
 MOST_SUBJECT_CHARACTERS = 200
 LOOK_SECONDS = 5.0
-"""So long after a minute, at the most, it is told what was left out of it."""
-# What an event is about. Of each, only so many warnings are written in a minute.
+"""At most so long after a minute, a line reports what was left out of it."""
+# The subject of an event. For each, only so many warnings are written in a minute.
 _SUBJECTS = ("topic", "segment", "key", "broker", "reason", "operation", "path")
 
 
 def write_log(level: LogLevel, form: LogFormat, clock: Clock) -> "LimitedHandler":
-    """Write what is logged in this process from now on to stderr. Whoever has a loop runs `tell_in_time`."""
-    # No line tells them, and finding them takes longer than all else about it.
+    """Write this process's log to stderr from now on. A caller with an event loop runs `tell_in_time`."""
+    # No line shows them, and finding them takes longer than the rest of a line.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = LimitedHandler(sys.stderr, clock)
@@ -55,8 +55,8 @@ def write_log(level: LogLevel, form: LogFormat, clock: Clock) -> "LimitedHandler
 class LimitedHandler(logging.StreamHandler[TextIO]):
     """Writes lines; warnings and errors as far as `RepeatLimit` admits them.
 
-    What it leaves out of a minute is told when the minute is over: before the next line, whatever that one is about, or
-    by `tell_in_time` where nothing else is logged, or at the end of the process.
+    Lines left out of a minute are reported when the minute is over: before the next line on any subject, or by
+    `tell_in_time` if nothing else is logged, or at the end of the process.
     """
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
     async def tell_in_time(self) -> None:
-        """Tell what was left out of minutes that are over, soon after each, until cancelled."""
+        """Report lines left out of finished minutes, soon after each, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             self._tell_ended(self._clock.monotonic_seconds())
@@ -91,15 +91,15 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
     def _tell(self, suppressed: Iterable[Suppressed]) -> None:
         for each in suppressed:
             fields = {"name": each.name, "subject": each.subject, "count": each.lines}
-            # Past the loggers: this handler alone has left something out.
+            # Past the loggers: only this handler has left something out.
             told = Event("events_suppressed", {name: value for name, value in fields.items() if value})
             record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, told, None, None)
-            # It belongs to no request, also where a request has logged the line that follows.
+            # It belongs to no request, even if a request has logged the line that follows.
             request_ids.of_nobody().run(super().emit, record)
 
 
 def _name_and_subject(record: logging.LogRecord) -> tuple[str, str]:
-    """By what a line is counted. Libraries' lines have the logger for a name, and what they say as a subject."""
+    """Return what a line is counted by. Lines of libraries have the logger as name, and their text as subject."""
     if not isinstance(record.msg, Event):
         return record.name, str(record.msg)[:MOST_SUBJECT_CHARACTERS]
     fields = record.msg.fields
@@ -112,7 +112,7 @@ class TextLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__()
-        # Lines of the same second share the text of it.
+        # Lines of the same second share its text.
         self._second, self._second_text = -1, ""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,16 +1,16 @@
-"""Measures for how long something keeps the event loop from all else."""
+"""Measures how long the event loop is blocked."""
 
 from filer.clock import Clock
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 0.1
-"""So late a look may be: that is no block, but work in its turn."""
+"""A look may be this late: that is no block, but other work in its turn."""
 
 
 class LoopWatch:
-    """Looks at the clock again and again: it comes late by as long as the event loop was kept from it.
+    """Looks at the clock again and again: each look is late by as long as the event loop was blocked.
 
-    Whoever is answered by that event loop waits as long. A process that is stopped, or gets no processor, counts too.
+    Every client of that event loop waits as long. A process that is stopped, or gets no processor, counts too.
     """
 
     def __init__(self, clock: Clock) -> None:

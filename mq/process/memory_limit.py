@@ -8,10 +8,10 @@ _OF_VERSION_1 = f"{_GROUPS}/memory"
 
 
 def memory_limit_bytes(root: Path) -> int | None:
-    """The least of what its control groups and the machine have; None where the system does not tell.
+    """Return the least limit of its control groups and the machine; None if the system does not report it.
 
-    As Linux has it below `root`. In a container, `/sys/fs/cgroup` begins at the container's own group, whatever the
-    process's path is: that of a path that is not there does not count, and that of `/` does.
+    Linux has them below `root`. In a container, `/sys/fs/cgroup` begins at the container's own group, whatever the
+    process's path is: a missing path does not count, and `/` does.
     """
     found = [limit for file in _limit_files(root) if (limit := _number(file)) is not None]
     if (memory := _of_machine(root / "proc/meminfo")) is not None:
@@ -28,7 +28,7 @@ def _limit_files(root: Path) -> Iterator[Path]:
             folder, name = _OF_VERSION_1, "memory.limit_in_bytes"
         else:
             continue
-        # A group has no more than those around it.
+        # A group has no more than its parents.
         for group in (PurePosixPath(path), *PurePosixPath(path).parents):
             yield root / folder / str(group).lstrip("/") / name
 

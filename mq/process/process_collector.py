@@ -1,4 +1,4 @@
-"""Metrics of the process that Prometheus' library does not have: certificates, the event loop, the memory's limit."""
+"""Metrics of the process beyond Prometheus' library: certificates, the event loop, the memory's limit."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 
 class BrokerProcessCollector(Collector):
-    """Exports when certificates expire, for how long the event loop was blocked, and the limit of memory, if any."""
+    """Exports when certificates expire, how long the event loop was blocked, and the memory limit, if any."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class BrokerProcessCollector(Collector):
         self._memory_limit_bytes = memory_limit_bytes
 
     def collect(self) -> Iterator[Metric]:
-        """What holds now."""
+        """Yield the present values."""
         expiry = GaugeMetricFamily(
             "braidmq_certificate_expiry_timestamp_seconds",
             "When the certificate of a listener expires, in seconds since the epoch.",

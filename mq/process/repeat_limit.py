@@ -1,7 +1,7 @@
-"""Which lines of the log are written where the same happens again and again: a line a request would fill a disk.
+"""Limits repeated lines of the log: a line for each request would fill a disk.
 
-Of a warning about one subject (a topic, a broker, an object, …) the first few in a minute are written, and of all
-warnings of one name some more. The others are counted, and the count is written when the minute is over.
+For each subject (a topic, a broker, an object, …), the first few warnings in a minute are written, and for all warnings
+of one name some more. The others are counted, and the count is written when the minute is over.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MOST_OF_NAME = 30
 
 
 class Suppressed(NamedTuple):
-    """So many lines of this name were not written. `subject` is empty where they had different ones."""
+    """So many lines of this name were not written. `subject` is empty if they had different ones."""
 
     name: str
     subject: str
@@ -22,7 +22,7 @@ class Suppressed(NamedTuple):
 
 @dataclass(slots=True)
 class _Window:
-    """What has been written in the minute that began then, and what has not."""
+    """What has been written in the minute that began then, and what was left out."""
 
     began_seconds: float
     written: int = 0
@@ -30,13 +30,13 @@ class _Window:
 
 
 class RepeatLimit:
-    """Decides line by line. Memory is bounded where the number of names is: subjects are kept for written lines only.
+    """Decides line by line. Memory is bounded if the number of names is: it keeps subjects of written lines only.
 
-    Whoever asks says what time it is; times may not go back.
+    The caller passes the time; times may not go back.
     """
 
     def __init__(self) -> None:
-        # In the order in which they began.
+        # In the order of their begins.
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def admits(self, name: str, subject: str, now_seconds: float) -> bool:
@@ -55,7 +55,7 @@ class RepeatLimit:
         return True
 
     def ended(self, now_seconds: float) -> list[Suppressed]:
-        """What was suppressed in the minutes that are over; each is told once. Call it before `admits`."""
+        """Return what was suppressed in finished minutes, each once. Call it before `admits`."""
         found = []
         while self._windows:
             key, window = next(iter(self._windows.items()))

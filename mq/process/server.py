@@ -61,9 +61,9 @@ class DrainTimeout(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A broker that takes requests: its URL on this machine, the URI of its store, and where brokers call it.
+    """A serving broker: its URL on this machine, the URI of its store, and the URL for brokers.
 
-    `peer_url` is None where they have no port of their own.
+    `peer_url` is None if brokers have no port of their own here.
     """
 
     url: str
@@ -75,7 +75,7 @@ class Serving:
 def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: LimitedHandler) -> None:
     """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once. `log` writes the log.
 
-    Raises `InvalidConfig` for certificates that cannot be used, and where the system does not tell users;
+    Raises `InvalidConfig` for certificates that cannot be used, and if the system cannot find users;
     `CannotListen`, what opening the store and `Broker.start` raise, and `DrainTimeout`.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
@@ -83,14 +83,14 @@ def serve(settings: BrokerSettings, on_ready: Callable[[Serving], None], log: Li
     heap = glibc_heap()
     keep_pandas_out()
     if (users := kernel_users_of(settings)) is not None:
-        # Whether the system tells is known before the broker is there for others.
+        # Whether the system can find users is known before other brokers see this one.
         users.close()
     with contextlib.ExitStack() as sockets:
         bound = [sockets.enter_context(contextlib.closing(bind(settings.host, settings.port)))]
         if settings.peer_port is not None:
             sock = bind(settings.peer_address, settings.peer_port, "--peer-host and --peer-port")
             bound.append(sockets.enter_context(contextlib.closing(sock)))
-        # Read before anything else begins: without a certificate that holds nobody listens.
+        # Read before anything else begins: without a valid certificate no listener starts.
         called_at = settings.peer_advertise or advertised_url(bound[-1])
         certificates = BrokerCertificates(settings, SystemClock(), urlsplit(called_at).hostname or "")
         contexts = (certificates.clients.server, certificates.brokers.server)
@@ -126,7 +126,7 @@ async def _serve(
     finally:
         for task in aside:
             task.cancel()
-        # Last of all: what ended until now goes out too.
+        # Last of all, so that everything that ended until now goes out too.
         await tracer.close()
 
 
@@ -155,7 +155,7 @@ async def _broker(
     peer_keys: KeptKeys | None,
     loop_watch: LoopWatch,
 ) -> Broker | None:
-    """The broker that is to be started; None if the process is asked to stop before the store has answered."""
+    """Return the broker to start; None if the process is asked to stop before the store has answered."""
     store_metrics, health = StoreMetrics(), StoreHealth(clock)
     address = StoreAddress(
         settings.store_url,
@@ -168,7 +168,7 @@ async def _broker(
     # Below the retries: each attempt is a request of its own, which the store may bill.
     counted = InstrumentedStore(store, clock=clock, metrics=store_metrics, health=health)
     retrying = RetryingStore(counted, clock=clock, limit_seconds=settings.read_timeout)
-    # A store that does not answer is told of from the first request on.
+    # If the store does not answer, that is reported from the first request on.
     watching = asyncio.create_task(health.watch(), name="store health")
     finding = asyncio.create_task(_incarnation(settings, retrying, clock), name="incarnation")
     try:
@@ -205,7 +205,7 @@ async def _broker(
 
 
 async def _incarnation(settings: BrokerSettings, store: Store, clock: Clock) -> Incarnation:
-    """A broker without a cluster goes on where the one before it has stopped; one of a cluster is always a new one."""
+    """Return the incarnation: a broker without a cluster goes on where its predecessor stopped, others begin anew."""
     if settings.zookeeper is None:
         return await Incarnation.find(store, clock, settings.broker)
     return Incarnation(None, clock, settings.broker)
@@ -225,7 +225,7 @@ async def serve_until_stop(
 ) -> None:
     """Serve a started broker until it is asked to stop, then drain it. Raises `DrainTimeout`.
 
-    It listens for clients first of all, then for brokers, if they have a port of their own. With TLS, only that.
+    It listens first for clients, then for brokers, if they have a port of their own. With TLS, it serves only TLS.
     """
     servers = HttpServers(broker, listening, on_started)
     spare_what_is_loaded()
@@ -253,7 +253,7 @@ async def _drain(broker: Broker, servers: HttpServers, running: "asyncio.Task[No
         # The broker drains first, while the servers still send their answers; then the connections close.
         await asyncio.wait_for(broker.drain(), timeout_seconds)
     except TimeoutError:
-        # Publishers get an answer that says so. Otherwise the server would cut them off.
+        # Publishers get an answer that says so. Otherwise the server would cut their connections.
         broker.end_publishes()
         raise DrainTimeout(
             f"not everything accepted was stored within {timeout_seconds:g} seconds ({what_is_left(broker)}); "

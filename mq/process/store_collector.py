@@ -11,7 +11,7 @@ from filer.stores.decorators.store_metrics import OPERATIONS, OUTCOMES, Operatio
 from mq.metrics.histograms import DurationsCollector
 
 _LABELS = ("operation", "outcome")
-# Causes that can be told beforehand. There are more, such as other errors of the operating system.
+# Causes that are known beforehand. There are more, such as other errors of the operating system.
 _CAUSES = ("ENOSPC", "EROFS", "EACCES", "EIO", "EMFILE", "403", "500", "503", "timeout", "connection", "busy")
 _NO_ERRORS = dict.fromkeys(product(OPERATIONS, _CAUSES), 0)
 
@@ -26,7 +26,7 @@ class StoreCollector(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """The totals as of now."""
+        """Yield the present totals."""
         calls = CounterMetricFamily("braidmq_store_calls", "Requests to the object store.", labels=_LABELS)
         size = CounterMetricFamily("braidmq_store_bytes", "Bytes sent to and received from the store.", labels=_LABELS)
         seconds = CounterMetricFamily("braidmq_store_seconds", "Total time of requests.", labels=_LABELS)
@@ -48,6 +48,6 @@ class StoreCollector(Collector):
         yield from self._durations.collect()
 
     def _totals(self) -> Iterable[OperationMetrics]:
-        """All there may be, from 0 on."""
+        """Return all possible totals, from 0 on."""
         known = {(total.operation, total.outcome): total for total in self._metrics.snapshot()}
         return (known.get(each) or OperationMetrics(*each) for each in product(OPERATIONS, OUTCOMES))

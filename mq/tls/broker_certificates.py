@@ -11,7 +11,7 @@ from mq.tls.reload import Certificates
 class BrokerCertificates:
     """Both are of the same files, unless brokers have certificates of their own; they call this one by `called_host`.
 
-    Each is read again when its own files change: one that cannot be used keeps nobody from the other's new ones. Raises
+    Each is read again when its own files change: bad files of one do not delay new ones of the other. Raises
     `InvalidConfig`.
     """
 
@@ -21,12 +21,12 @@ class BrokerCertificates:
         self.brokers = self.clients if own is None else Certificates(own, clock)
 
     def expires_seconds(self) -> dict[str, int]:
-        """When the certificate of each listener that has one expires, since the epoch: `clients`, `brokers`."""
+        """Return when the certificate of each listener that has one expires, since the epoch: `clients`, `brokers`."""
         found = {each.listener: each.expires_seconds for each in (self.clients, self.brokers)}
         return {listener: seconds for listener, seconds in found.items() if seconds is not None}
 
     async def watch(self) -> None:
-        """Look at the files until cancelled."""
+        """Watch the files until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for each in {self.clients, self.brokers}:
                 tasks.create_task(each.watch())

@@ -1,4 +1,4 @@
-"""TLS contexts from files. What cannot be used is refused in one line that names the file and its setting."""
+"""TLS contexts from files. A bad file is refused in one line that names the file and its setting."""
 
 import contextlib
 import ssl
@@ -11,7 +11,7 @@ from filer.regular_file import read_regular_file
 from mq.base.private_file import tell_if_open
 from mq.base.settings import BrokerSettings
 
-# Of TLS 1.2, what has forward secrecy and authenticated encryption. All of TLS 1.3 is so.
+# From TLS 1.2, the ciphers with forward secrecy and authenticated encryption. All of TLS 1.3 have both.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 MOST_BYTES = 16 * 1024 * 1024
 """Of a file. That of all public CAs has a fraction of a MiB."""
@@ -23,9 +23,9 @@ _MOST_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What a listener needs of TLS: `server` for itself, `peers` for calls to those of other brokers.
+    """The TLS contexts of a listener: `server` for itself, `peers` for calls to those of other brokers.
 
-    None where it needs none of its own. `expires` is when the broker's certificate does, as OpenSSL writes it.
+    None if it needs none of its own. `expires` is when the broker's certificate expires, as OpenSSL writes it.
     """
 
     server: ssl.SSLContext | None
@@ -35,9 +35,9 @@ class Contexts:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The files of the listener for these, and how the flags begin that name them.
+    """The files for the contexts of a listener, and the beginning of the flags that name them.
 
-    `client_ca` has the CAs of who calls the listener, `ca` those of the brokers that are called. With `own_host`, the
+    `client_ca` has the CAs of the listener's clients, `ca` those of the brokers that are called. With `own_host`, the
     broker calls itself by that name before it uses anything: as the others will call it.
     """
 
@@ -52,19 +52,19 @@ class TlsFiles:
 
     @property
     def all(self) -> tuple[Path, ...]:
-        """All that there are."""
+        """Return all files that are set."""
         return tuple(each for each in (self.cert, self.key, self.client_ca, self.ca) if each is not None)
 
 
 def public_files(settings: BrokerSettings) -> TlsFiles:
-    """Those of the listener for clients, and of calls to other brokers' listeners for clients."""
+    """Return the files of the listener for clients, and of calls to other brokers' listeners for clients."""
     return TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.tls_ca)
 
 
 def peer_files(settings: BrokerSettings, own_host: str) -> TlsFiles | None:
-    """Those of the listener for brokers; None where it has none of its own.
+    """Return the files of the listener for brokers; None if it has none of its own.
 
-    One CA vouches for all: who has a certificate of it for clients only, or for another name, is no broker.
+    One CA vouches for all: a holder of its certificate for clients only, or for another name, is no broker.
     """
     cert, key, ca = settings.peer_tls_cert, settings.peer_tls_key, settings.peer_tls_ca
     return None if cert is None else TlsFiles(cert, key, ca, ca, "--peer-tls", "--peer-tls-ca", own_host, "brokers")
@@ -99,16 +99,16 @@ def _server_context(files: TlsFiles, cert: Path, key: Path) -> ssl.SSLContext:
 
 
 def _resume_nothing(context: ssl.SSLContext) -> None:
-    """Have each connection verify the client's certificate anew: who resumes a session shows none.
+    """Make each connection verify the client's certificate anew: a client that resumes a session shows none.
 
-    Sessions of TLS 1.2 that are kept here can still be resumed: of these, handshakes look at the certificate's end.
+    Sessions of TLS 1.2 that are kept here can still be resumed: for these, handshakes check the certificate's end.
     """
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
 
 
 def _peers_context(files: TlsFiles) -> ssl.SSLContext:
-    """For calls to other brokers: their names are verified, and they may ask who this one is."""
+    """Return the context for calls to other brokers: their names are verified, and they may ask for a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.ca is None:
@@ -141,7 +141,7 @@ def _load_identity(context: ssl.SSLContext, files: TlsFiles, cert: Path, key: Pa
             f"the certificate {str(cert)!r} ({cert_flag}) with the key {str(key)!r} ({key_flag}) cannot be used: "
             f"{_words(error)}"
         ) from error
-    except OSError as error:  # it went between the look at it and its use
+    except OSError as error:  # it went between the check and the use
         raise InvalidConfig(f"{cert_flag} or {key_flag} cannot be read: {error.strerror}") from error
 
 
@@ -149,14 +149,14 @@ def _trust(context: ssl.SSLContext, path: Path, flag: str) -> None:
     """Trust the certificates in the file, and no others."""
     data = _expect(path, flag, _CERTIFICATE, "certificate")
     try:
-        # What stands between certificates is for people, in any language.
+        # Text between certificates is for people, in any language.
         context.load_verify_locations(cadata=data.decode("ascii", "ignore"))
     except ssl.SSLError as error:
         raise InvalidConfig(f"the certificates in {str(path)!r} ({flag}) cannot be used: {_words(error)}") from error
 
 
 def _expect(path: Path, flag: str, sign: bytes, what: str) -> bytes:
-    """What the file has, which must be of that kind, as PEM."""
+    """Return the content of the file, which must be of that kind, as PEM."""
     try:
         data = read_regular_file(path, MOST_BYTES)
     except OSError as error:
@@ -167,15 +167,15 @@ def _expect(path: Path, flag: str, sign: bytes, what: str) -> bytes:
 
 
 def _no_passphrase() -> NoReturn:
-    """Else OpenSSL would ask for one at the terminal, and wait."""
+    """Refuse: else OpenSSL would ask for one at the terminal, and wait."""
     raise InvalidConfig("the key of a certificate is encrypted: give it without a passphrase")
 
 
 def _rehearse(server: ssl.SSLContext, files: TlsFiles, cert: Path) -> str:
-    """Have a client in this process greet the server, and return when the certificate expires.
+    """Make a client in this process greet the server, and return when the certificate expires.
 
-    So a certificate that is of no use is found now, and not by the first client: expired, not valid yet, or for another
-    purpose. The client trusts this very certificate, whoever has signed it, under any name.
+    So a useless certificate is found now, and not by the first client: expired, not valid yet, or for another purpose.
+    The client trusts this very certificate, with any signer and any name.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -190,9 +190,9 @@ def _rehearse(server: ssl.SSLContext, files: TlsFiles, cert: Path) -> str:
 
 
 def _call_itself(server: ssl.SSLContext, peers: ssl.SSLContext, files: TlsFiles, host: str) -> None:
-    """Have this broker call itself as another one with such files would: each side has to take the other for a broker.
+    """Make this broker call itself as another one with such files would: each side has to take the other for a broker.
 
-    So who could join, and then not be called by anybody, is told so now.
+    So a broker that could join, and then be called by none, finds out now.
     """
     try:
         _handshake(peers, server, host)
@@ -205,7 +205,7 @@ def _call_itself(server: ssl.SSLContext, peers: ssl.SSLContext, files: TlsFiles,
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext, host: str | None) -> ssl.SSLObject:
-    """One between the two, in memory; returns the client's side. Raises `ssl.SSLError` of whoever refuses it."""
+    """Do one handshake in memory; returns the client's side. Raises `ssl.SSLError` of the side that refuses it."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     there = client.wrap_bio(to_client, to_server, server_hostname=host)
     here = server.wrap_bio(to_server, to_client, server_side=True)

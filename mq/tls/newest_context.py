@@ -1,26 +1,26 @@
-"""A TLS context that hands each connection that begins to another one, which may be replaced at any time."""
+"""A TLS context that passes each new connection to another context, which may be replaced at any time."""
 
 import ssl
 from typing import Any, Self
 
 
 class NewestContext(ssl.SSLContext):
-    """Connections are of the context that was given last. Those that have begun stay with theirs.
+    """Connections are of the context that was set last. Those that have begun stay with theirs.
 
-    To change a context that is in use would not do: it cannot stop trusting, and where one step fails it is half old.
+    A context in use cannot just be changed: it cannot stop trusting, and if one step fails it is half old.
     """
 
     _newest: ssl.SSLContext
 
     @classmethod
     def of(cls, context: ssl.SSLContext, *, server_side: bool) -> Self:
-        """One that begins with this context."""
+        """Return one that begins with this context."""
         made = cls(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
         made._newest = context
         return made
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Have connections that begin from now on be of this context."""
+        """Use this context for connections that begin from now on."""
         self._newest = context
 
     def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:

@@ -1,4 +1,4 @@
-"""Who a client is by the certificate that it has shown."""
+"""A client's identity by the certificate that it has shown."""
 
 import ssl
 from collections.abc import Mapping, MutableMapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-# As people and configurations write them (RFC 4514).
+# The form in which people and configurations write them (RFC 4514).
 _SHORT = {
     "commonName": "CN",
     "countryName": "C",
@@ -38,7 +38,7 @@ class PeerCertificate:
 
     @property
     def name(self) -> str | None:
-        """What its owner is called: its first URI, else its first DNS name, else its common name; None without any."""
+        """The name of its owner: its first URI, else its first DNS name, else its common name; None without any."""
         uris, hosts = (self._of_kind(kind) for kind in ("URI:", "DNS:"))
         return next((each for each in (*uris, *hosts, self.common_name) if each and _is_name(each)), None)
 
@@ -47,18 +47,18 @@ class PeerCertificate:
 
 
 def offer_certificate(scope: MutableMapping[str, Any], certificate: PeerCertificate) -> None:
-    """Let the app see who the client of a request is by TLS."""
+    """Pass the client's identity by TLS to the app."""
     scope.setdefault("extensions", {})[_EXTENSION] = {"certificate": certificate}
 
 
 def certificate_in(scope: Mapping[str, Any]) -> PeerCertificate | None:
-    """Who the client of a request is by TLS; None where it has not shown a certificate."""
+    """Return the identity of a request's client by TLS; None if it has not shown a certificate."""
     found: PeerCertificate | None = scope.get("extensions", {}).get(_EXTENSION, {}).get("certificate")
     return found
 
 
 def peer_certificate(shown: Mapping[str, Any] | None) -> PeerCertificate | None:
-    """What `ssl.SSLObject.getpeercert` says; None where the client has shown none."""
+    """Parse what `ssl.SSLObject.getpeercert` returns; None if the client has shown none."""
     if not shown:
         return None
     parts = [tuple(each) for each in shown.get("subject", ())]

@@ -19,7 +19,7 @@ _log = EventLog(__name__)
 
 
 def look_at(files: Sequence[Path]) -> Look:
-    """What tells whether a file is another one, or has changed; None for one that is not there.
+    """Return a value that differs once a file is another one, or has changed; None for a missing one.
 
     Links are followed: Kubernetes swaps the link to a folder that has all files.
     """
@@ -35,13 +35,13 @@ def _look_at(file: Path) -> tuple[int, ...] | None:
 
 
 AGAIN_SECONDS = 5.0
-"""So often files that could not be used are tried again: a certificate may become valid later."""
+"""Bad files are tried again this often: a certificate may become valid later."""
 
 
 class RestingFiles:
-    """Tells once of each change, when nothing has changed from one look to the next.
+    """Reports each change once, when nothing has changed from one look to the next.
 
-    A certificate and its key are two files: between them nothing fits.
+    A certificate and its key are two files: while one of them is replaced, they do not fit.
     """
 
     def __init__(self, first: Look) -> None:
@@ -57,20 +57,20 @@ class RestingFiles:
 
 
 class Again:
-    """When files that could not be used are tried again, although they have not changed, and why they could not."""
+    """When bad files are tried again, although they have not changed, and why they were bad."""
 
     def __init__(self) -> None:
         self.why = ""
         self._due_seconds = inf
 
     def has_failed(self, why: str, now_seconds: float) -> bool:
-        """They cannot be used now; whether that is news."""
+        """Note that they cannot be used now; returns whether that is news."""
         is_news, self.why = why != self.why, why
         self._due_seconds = now_seconds + AGAIN_SECONDS
         return is_news
 
     def has_worked(self) -> None:
-        """They are used."""
+        """Note that they are used."""
         self.why, self._due_seconds = "", inf
 
     def is_due(self, now_seconds: float) -> bool:
@@ -79,14 +79,14 @@ class Again:
 
 
 class Certificates:
-    """The TLS contexts of a listener, from its files as they are. Raises `InvalidConfig` if they cannot be used.
+    """The TLS contexts of a listener, from its present files. Raises `InvalidConfig` if they cannot be used.
 
-    `expires_seconds` is when its certificate expires, since the epoch; None where it has none.
+    `expires_seconds` is when its certificate expires, since the epoch; None if it has none.
     """
 
     def __init__(self, files: TlsFiles, clock: Clock) -> None:
         self._named, self._clock, self._files = files, clock, files.all
-        # Before they are read: what changes meanwhile is seen at the next look.
+        # Before the read: a change during it is seen at the next look.
         self._resting = RestingFiles(look_at(self._files))
         self._again, self._told_expired_seconds = Again(), 0
         read = read_contexts(files)
@@ -95,7 +95,7 @@ class Certificates:
         self.listener, self.expires_seconds = files.listener, _seconds_of(read.expires)
 
     async def watch(self) -> None:
-        """Look at the files until cancelled."""
+        """Watch the files until cancelled."""
         while self._files:
             await self._clock.sleep(LOOK_SECONDS)
             # In a thread: the files may lie on a network.
@@ -105,7 +105,7 @@ class Certificates:
             self._tell_if_expired()
 
     def _tell_if_expired(self) -> None:
-        """Say once that the certificate in use has expired: clients refuse it, and files that fit are awaited."""
+        """Log once that the certificate in use has expired: clients refuse it, and new files are awaited."""
         if self.expires_seconds is None or self.expires_seconds == self._told_expired_seconds:
             return
         if self._clock.now_us() >= self.expires_seconds * 1e6:
@@ -113,12 +113,12 @@ class Certificates:
             _log.error("tls_certificate_expired", listener=self._named.listener, why=self._again.why)
 
     async def _read_again(self) -> None:
-        """Use what the files have now, all of it or nothing."""
+        """Use the present content of the files, all of it or nothing."""
         read: Callable[[TlsFiles], Contexts] = read_contexts
         try:
             found = await asyncio.to_thread(read, self._named)
         except Exception as error:
-            # Whatever a library makes of a file: the files are looked at again.
+            # Any error of a library about a file: the files are looked at again.
             if self._again.has_failed(str(error), self._clock.monotonic_seconds()):
                 _log.warning("tls_not_reloaded", listener=self._named.listener, error=error)
             return
@@ -132,5 +132,5 @@ class Certificates:
 
 
 def _seconds_of(expires: str | None) -> int | None:
-    """What OpenSSL writes as `Jan  5 09:34:43 2027 GMT`."""
+    """Parse OpenSSL's form, `Jan  5 09:34:43 2027 GMT`."""
     return ssl.cert_time_to_seconds(expires) if expires else None

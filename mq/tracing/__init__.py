@@ -1,6 +1,6 @@
 """Traces of publishes and reads, sent to an OpenTelemetry collector by OTLP.
 
-`tracer` is what the broker uses; the one there traces nothing, and costs nothing. `open_tracer` decides once, at the
-start, and is the only module that imports OpenTelemetry's SDK (through `otel_tracer` and `told_exporter`). `attributes`
-lists the names of all facts. The steps themselves are told by `filer.tracing` where they happen.
+The broker uses `tracer`; the one there traces nothing, and costs nothing. `open_tracer` decides once, at the start, and
+is the only module that imports OpenTelemetry's SDK (through `otel_tracer` and `told_exporter`). `attributes` lists the
+names of all facts. The modules in which steps happen report them by `filer.tracing`.
 """

@@ -1,4 +1,4 @@
-"""What spans say, by the names of OpenTelemetry's semantic conventions for messaging where they have one.
+"""The attributes of spans, with the names of OpenTelemetry's semantic conventions for messaging if there are any.
 
 https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
 """
@@ -41,7 +41,7 @@ NAMES = {
 
 
 def of_step(step: str, topic: str) -> dict[str, Fact]:
-    """The attributes that every span of this step has."""
+    """Return the attributes that every span of this step has."""
     attributes: dict[str, Fact] = {
         "messaging.system": SYSTEM,
         "messaging.destination.name": topic,
@@ -53,6 +53,6 @@ def of_step(step: str, topic: str) -> dict[str, Fact]:
 
 
 def of_facts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """The facts as attributes. Raises `KeyError` for one that has no name."""
+    """Return the facts as attributes. Raises `KeyError` for a fact without a name."""
     # The conventions have the partition as text.
     return {NAMES[name]: str(fact) if name == "segment" else fact for name, fact in facts.items()}

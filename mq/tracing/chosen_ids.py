@@ -1,4 +1,4 @@
-"""Chooses a share of the requests for traces, and gives these ids that the sampler of OpenTelemetry's SDK chooses."""
+"""Chooses a share of the requests for traces, with ids that the sampler of OpenTelemetry's SDK chooses too."""
 
 import math
 
@@ -27,7 +27,7 @@ class ChosenIds(RandomIdGenerator):
         return not self._left
 
     def passes_over(self) -> bool:
-        """Whether the next request is none that is chosen."""
+        """Whether the next request is passed over."""
         if self._left:
             self._left -= 1
             return True
@@ -41,7 +41,7 @@ class ChosenIds(RandomIdGenerator):
         return high << _LOW_BITS | super().generate_trace_id() % self._bound
 
     def _gap(self) -> float:
-        """How many requests are passed over before the next; infinite if none is chosen."""
+        """Return how many requests are passed over before the next; infinite if none is chosen."""
         if not self._bound:
             return math.inf
         if self._ratio == 1:

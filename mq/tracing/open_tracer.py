@@ -11,7 +11,7 @@ _log = EventLog(__name__)
 
 
 def open_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> Tracer:
-    """The tracer that the settings, which have been checked, ask for.
+    """Return the tracer for the settings, which have been checked.
 
     OpenTelemetry reads the other `OTEL_*` variables from the process's own environment.
     """

@@ -17,7 +17,7 @@ from mq.tracing.chosen_ids import ChosenIds
 from mq.tracing.tracer import MOST_TOGETHER, Tracer
 
 MOST_SPANS = 64
-"""A request makes so many spans at one broker; a page of a topic with more segments would make one for each."""
+"""The most spans of a request at one broker; a page of a topic with more segments would make one for each."""
 MOST_DETAIL_CHARACTERS = 500
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT, "server": SpanKind.SERVER}
 _NO_PARENT = Context()
@@ -25,10 +25,10 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class OtelTracer(Tracer):
-    """Traces what the provider's sampler chooses. `on_close` sends what is left.
+    """Traces the requests that the provider's sampler chooses. `on_close` sends the remaining spans.
 
-    With `chosen`, which has the provider's ids and its sampler's ratio, it says sooner which of the requests are chosen
-    whose clients do not trace. Requests that are passed over cost next to nothing then.
+    With `chosen`, which has the provider's ids and its sampler's ratio, it decides sooner which requests of untraced
+    clients are chosen. Requests that are passed over cost next to nothing then.
     """
 
     is_on = True
@@ -51,7 +51,7 @@ class OtelTracer(Tracer):
     def begin(self, step: str, topic: str, carrier: Carrier) -> Span:
         """As `Tracer.begin`."""
         parent = _propagator.extract(carrier, _NO_PARENT) if carrier else _NO_PARENT
-        # Nobody has asked yet about a client that seemed to trace.
+        # `passes_over` was not called yet for a client that seemed to trace.
         if "traceparent" in carrier and not parent and self.passes_over():
             return NO_SPAN
         return self._begin(step, topic, parent)

@@ -1,7 +1,7 @@
 """Sends spans to a collector by OTLP over HTTP, from a thread of its own: no request ever waits for it.
 
-Memory is bounded: of spans that wait, OpenTelemetry's batch processor keeps `OTEL_BSP_MAX_QUEUE_SIZE` (2048), and drops
-the others.
+Memory is bounded: OpenTelemetry's batch processor keeps `OTEL_BSP_MAX_QUEUE_SIZE` (2048) waiting spans, and drops the
+others.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ _log = EventLog(__name__)
 
 
 def otlp_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> OtelTracer:
-    """A tracer whose spans go where the `OTEL_*` variables say."""
+    """Return a tracer that sends its spans as the `OTEL_*` variables say."""
     reasons = _Reasons()
     library = logging.getLogger(_LIBRARY)
-    # It logs each failed try, and each span that it drops. `ToldExporter` tells it once.
+    # It logs each failed try, and each dropped span. `ToldExporter` logs it once.
     library.propagate = False
     library.handlers = [reasons]
     exporter = OTLPSpanExporter()
@@ -44,7 +44,7 @@ def otlp_tracer(settings: BrokerSettings, environment: Mapping[str, str]) -> Ote
 
 
 def provided(exporter: SpanExporter, described: Resource, ratio: float | None = None) -> OtelTracer:
-    """A tracer whose spans go to that exporter, batch by batch. `ratio` is that of the sampler, if it has one."""
+    """Return a tracer that sends batches of spans to that exporter. `ratio` is that of the sampler, if it has one."""
     chosen = None if ratio is None else ChosenIds(ratio)
     provider = TracerProvider(
         resource=described,
@@ -62,7 +62,7 @@ def provided(exporter: SpanExporter, described: Resource, ratio: float | None = 
 
 
 def resource(settings: BrokerSettings) -> Resource:
-    """How the broker is called in its traces, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` name it."""
+    """Return the broker's name in its traces, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` set it."""
     own = {
         "service.name": SERVICE_NAME,
         "service.namespace": settings.cluster,
@@ -74,9 +74,9 @@ def resource(settings: BrokerSettings) -> Resource:
 
 
 class ToldExporter(SpanExporter):
-    """Says in the log when spans do not arrive any more, and when they do again: once each, whatever comes between.
+    """Logs when spans do not arrive any more, and when they do again: once each, whatever comes between.
 
-    `reason` gives the exporter's last complaint. Runs on the thread of the batch processor.
+    `reason` returns the exporter's last complaint. Runs on the thread of the batch processor.
     """
 
     def __init__(self, inner: SpanExporter, endpoint: str, reason: Callable[[], str]) -> None:
@@ -127,7 +127,7 @@ class _Reasons(logging.Handler):
 
 
 async def ended_in_time(end: Callable[[], object], seconds: float) -> bool:
-    """Run `end` in a thread that nobody waits for longer than that. Whether it has ended."""
+    """Run `end` in a thread, and wait for it no longer than that. Returns whether it has ended."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What the owner of a segment knows of its traffic: asked of the owner, and handed on to the next one."""
+"""The traffic of a segment as its owner knows it: asked of the owner, and handed on to the next one."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ class OwnerTraffic:
 
     Averages that are lost start again: unknown is neither hot nor cold.
 
-    `traffic_of` gives the traffic of a topic that runs here, None for others. `url_of` gives a live broker's address.
+    `traffic_of` returns the traffic of a topic that runs here, None for others. `url_of` returns a broker's address.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class OwnerTraffic:
         self._broker, self._peers, self._url_of, self._traffic_of = broker, peers, url_of, traffic_of
 
     async def slot_traffic(self, topic: str, segment: Segment) -> SlotTraffic | None:
-        """The traffic per slot of an open segment; None if the owner does not know it or does not answer."""
+        """Return the traffic per slot of an open segment; None if the owner does not know it or does not answer."""
         if segment.owner == self._broker:
             traffic = self._traffic_of(topic)
             return None if traffic is None else traffic.slot_traffic(segment.id)
@@ -43,7 +43,7 @@ class OwnerTraffic:
         return None
 
     async def collect(self, state: TopicState, segment_ids: Iterable[int]) -> Mapping[int, KnownAverages]:
-        """The averages of those of these segments that are open and whose owner answers, by segment id."""
+        """Return the averages of those segments that are open and whose owners answer, by segment id."""
         leaving = [segment for i in segment_ids if (segment := state.segment(i)) and segment.state == "open"]
         known = await asyncio.gather(*(self._averages(state.topic, segment) for segment in leaving))
         return {segment.id: each for segment, each in zip(leaving, known, strict=True) if each is not None}

@@ -42,7 +42,7 @@ class SlotCounters:
         np.add.at(self._bytes, indices[keyed], (weight * sizes_bytes[keyed]).astype(np.float32))
 
     def _sample(self, rows: Rows) -> pa.Table:
-        """Keys and values of some rows.
+        """Return keys and values of some rows.
 
         The file is divided into equal stretches, and one row is drawn at random from each. So keys that alternate
         regularly are sampled as often as they occur. Only these rows are made: this runs on the event loop.
@@ -63,7 +63,7 @@ class SlotCounters:
         self._observations *= float(kept)
 
     def traffic(self) -> SlotTraffic:
-        """The recent traffic of each slot, as proportions."""
+        """Return the recent traffic of each slot, as proportions."""
         slots = len(self._messages)
         return SlotTraffic(
             self._messages + np.float32(self._keyless_messages / slots),

@@ -1,4 +1,4 @@
-"""The traffic of those open segments of a topic that this broker owns."""
+"""The traffic of the open segments of a topic that this broker owns."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from leader.traffic.traffic_table import YOUNG_SECONDS
 from mq.traffic.traffic_meter import TrafficMeter
 
 IDLE_SHARE, IDLE_READS_PER_SECOND = 1e-2, 1e-2
-"""A topic with less than that share of what its lowest rule asks for is idle: to the leader it has no traffic."""
+"""A topic with less than that share of its lowest rule's threshold is idle: to the leader it has no traffic."""
 REPEAT_INTERVALS, LONGEST_REST_INTERVALS = 3, 60
 """The report of an idle topic is repeated every so many intervals, before the leader takes it for stale (5).
 
@@ -20,9 +20,9 @@ It is made anew after the second number of intervals.
 
 
 class TopicTraffic:
-    """A meter for each segment. `pending_bytes` gives the bytes of a segment that wait to be stored, by segment id.
+    """A meter for each segment. `pending_bytes` returns the bytes of a segment that wait to be stored, by its id.
 
-    `files` counts what was stored.
+    `files` counts stored files.
     """
 
     def __init__(self, clock: Clock, broker: str, pending_bytes: Callable[[int], int]) -> None:
@@ -73,7 +73,7 @@ class TopicTraffic:
         return now_seconds < self._due_seconds
 
     def repeat(self, interval_seconds: float) -> list[SegmentTraffic] | None:
-        """The report before, where it holds on: most times that of a topic without traffic does. None: make another."""
+        """Return the report before, if it still holds, as mostly for a topic without traffic. None: make another."""
         now_seconds = self._clock.monotonic_seconds()
         rests = self._is_idle and self._due_seconds
         if not rests or now_seconds - self._ticked_seconds >= LONGEST_REST_INTERVALS * interval_seconds:
@@ -82,7 +82,7 @@ class TopicTraffic:
         return self._last
 
     def report(self, interval_seconds: float) -> list[SegmentTraffic]:
-        """As `tick`, once in `interval_seconds`, where the report before cannot be repeated."""
+        """As `tick`, once in `interval_seconds`, if the report before cannot be repeated."""
         now_seconds = self._clock.monotonic_seconds()
         if self._is_idle:
             # It was idle until the interval that ends now.
@@ -101,12 +101,12 @@ class TopicTraffic:
         ]
 
     def recent(self, segment: int) -> RecentTraffic | None:
-        """A segment's traffic as of the last tick; None for another broker's segment, and before the first tick."""
+        """Return a segment's traffic as of the last tick; None for others' segments, and before the first tick."""
         meter = self._meters.get(segment)
         return None if meter is None else meter.recent
 
     def averages(self, segment: int) -> KnownAverages | None:
-        """What the next owner of a segment's key range continues with; None for another broker's segment."""
+        """Return what the next owner of a segment's key range continues with; None for another broker's segment."""
         meter = self._meters.get(segment)
         return None if meter is None else meter.averages.known()
 
@@ -117,7 +117,7 @@ class TopicTraffic:
             meter.averages.take_over(known)
 
     def slot_traffic(self, segment: int) -> SlotTraffic | None:
-        """A segment's traffic per slot; None if it is not known here."""
+        """Return a segment's traffic per slot; None if it is not known here."""
         meter = self._meters.get(segment)
         return None if meter is None else meter.slot_traffic()
 

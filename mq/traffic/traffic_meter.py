@@ -14,8 +14,8 @@ COUNT_SLOTS_FROM, COUNT_SLOTS_UNTIL = 0.5, 0.25
 """Counting slots begins when the recent traffic exceeds the first share of the lowest traffic that may split the
 segment. It ends when the traffic falls below the second share."""
 FILES_PER_WINDOW, SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 240, 0.05, 0.25
-"""How many files are counted by slot within the shortest of the rules' windows, and the bounds of the pause between
-two of them. Counting more would cost publishers much (some 0.3 ms a file) and tell the leader little."""
+"""How many files are counted by slot within the shortest of the rules' windows, and the bounds of the pause between two
+of them. Counting more would cost publishers much (some 0.3 ms a file) and help the leader little."""
 
 
 class TrafficMeter:
@@ -52,7 +52,7 @@ class TrafficMeter:
             self._slots.window_seconds = self._window_seconds
 
     def pass_idle(self, until_seconds: float) -> None:
-        """Nothing was stored or read until then: what was counted since came in the time behind it."""
+        """Note that nothing was stored or read until then: later counts came in the time behind it."""
         if until_seconds > self._ticked_seconds:
             self.averages.tick(until_seconds, 0, 0)
             self._ticked_seconds = until_seconds
@@ -77,11 +77,11 @@ class TrafficMeter:
 
     @property
     def recent(self) -> RecentTraffic | None:
-        """The segment's traffic as of the last tick; None before the first one."""
+        """Return the segment's traffic as of the last tick; None before the first one."""
         return None if self._last_report is None else self._last_report.shown
 
     def slot_traffic(self) -> SlotTraffic | None:
-        """How the traffic spreads over the segment's slots.
+        """Return how the traffic spreads over the segment's slots.
 
         None while the segment is not busy enough to be counted, and until it was counted for a whole interval. Without
         that interval a sudden flood would be reported at the tick at which counting begins, and a cut based on the
@@ -91,13 +91,13 @@ class TrafficMeter:
 
     @property
     def _window_seconds(self) -> float:
-        """The shortest window of the rules that may split the segment."""
+        """Return the shortest window of the rules that may split the segment."""
         scaling = self._config.scaling
         return min((rule.for_seconds for rule in scaling.split), default=scaling.merge.for_seconds)
 
     @property
     def _pause_seconds(self) -> float:
-        """The pause between two files that are counted by slot."""
+        """Return the pause between two files that are counted by slot."""
         return min(max(self._window_seconds / FILES_PER_WINDOW, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
     def _start_or_stop_counting_slots(self, recent: float, elapsed_seconds: float) -> None:

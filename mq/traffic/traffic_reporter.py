@@ -24,8 +24,8 @@ _log = EventLog(__name__)
 class TrafficReporter:
     """Updates the averages and reports them. A report that is lost is followed by the next one.
 
-    `traffic` gives the traffic of all running topics, of which a few are looked at in each `turn`. A broker that leads
-    gives its report to `reports`.
+    `traffic` returns the traffic of all running topics; each `turn` looks at a few of them. A leading broker passes its
+    report to `reports`.
     """
 
     def __init__(

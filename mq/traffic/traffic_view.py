@@ -1,4 +1,4 @@
-"""Traffic as any broker shows it: what it counts of its own segments, and what the leader was told of the others."""
+"""Traffic as any broker shows it: its own counts, and the owners' reports to the leader for the others."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from mq.peers.traffic_report import ShownTraffic
 from mq.traffic.topic_traffic import TopicTraffic
 
 ASK_SECONDS = 1.0
-"""How long an answer waits for the leader: people often look because brokers do not answer."""
+"""How long an answer waits for the leader: people often look when brokers do not answer."""
 
 
 class TrafficView:
@@ -31,7 +31,7 @@ class TrafficView:
         self._reports = reports
 
     async def of(self, state: TopicState, traffic: TopicTraffic) -> Mapping[int, ShownTraffic]:
-        """What is known of a topic's open segments, by id: from here, and from the leader if it answers."""
+        """Return what is known of a topic's open segments, by id: from here, and from the leader if it answers."""
         shown = await self._from_leader(state)
         for segment in state.open_segments:
             if (own := traffic.recent(segment.id)) is not None:
@@ -40,7 +40,7 @@ class TrafficView:
         return shown
 
     def reported(self, state: TopicState) -> dict[int, ShownTraffic]:
-        """What owners have reported to this broker as the leader; empty if it does not lead."""
+        """Return what owners have reported to this broker as the leader; empty if it does not lead."""
         topic, reports = state.topic, self._reports
         shown = {
             segment.id: ShownTraffic(reports.traffic(topic, segment.id), reports.hot_slot(topic, segment.id))

@@ -1,4 +1,4 @@
-"""Decides who may connect, who gives way to whom, and who is late. It knows no sockets: time and sizes come in."""
+"""Decides which connections are admitted, give way, or are late. It knows no sockets: time and sizes come in."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ from mq.process.connections.refusals import (
 
 
 class Connection(Protocol):
-    """What a connection tells about itself."""
+    """What a connection shows of itself."""
 
     received_bytes: int
 
@@ -57,10 +57,11 @@ class Decision(NamedTuple, Generic[C]):
 class Connections(Generic[C]):
     """All connections of a broker, by what they wait for.
 
-    Past the limit the one that has kept the broker waiting longest for a request gives way: it has nothing under way,
-    so that nothing is lost with it, and who holds connections without using them loses those first. Only where each has
-    a request under way are new ones refused. Beyond the limit a few more are taken, for other brokers alone: until
-    their headers have arrived nobody can tell, so that others are refused then.
+    Past the limit, the connection that has kept the broker waiting longest for a request gives way. It has nothing
+    under way, so nothing is lost with it, and a client that holds connections without using them loses those first.
+    Only if each has a request under way, new ones are refused. Beyond the limit a few more are accepted, for other
+    brokers alone: whether they are brokers is not known until their headers have arrived, so that others are refused
+    then.
     """
 
     def __init__(self, limits: ConnectionLimits, now: Callable[[], float]) -> None:
@@ -82,7 +83,7 @@ class Connections(Generic[C]):
         return len(self._addresses)
 
     def admit(self, connection: C, address: str) -> list[Decision[C]]:
-        """Count a new connection. Returns whom to end for it, which may be itself."""
+        """Count a new connection. Returns the connections to end for it, which may include itself."""
         name = counted_as(address)
         self._addresses[connection] = name
         ended: list[Decision[C]] = []
@@ -102,7 +103,7 @@ class Connections(Generic[C]):
         return ended
 
     def gone(self, connection: C) -> None:
-        """A connection has been closed, or will be at once."""
+        """Note that a connection has been closed, or will be at once."""
         self._stop_waiting(connection)
         self._lingering.pop(connection, None)
         self._surplus.discard(connection)
@@ -113,22 +114,22 @@ class Connections(Generic[C]):
                 del self._per_address[name]
 
     def linger(self, connection: C) -> None:
-        """A connection has been told that it is ended, and may read that for a moment."""
+        """Note that a connection was sent the reason for its end, and may read it for a moment."""
         self._stop_waiting(connection)
         self._surplus.discard(connection)
         self._lingering[connection] = self._now()
 
     def idle(self, connection: C) -> None:
-        """All requests of a connection are answered."""
+        """Note that all requests of a connection are answered."""
         self._idle[connection] = self._now()
 
     def head_part(self, connection: C, size_bytes: int) -> list[Decision[C]]:
-        """`size_bytes` of a request's headers are there, and the rest is not. Returns who gives way."""
+        """Note `size_bytes` of a request's headers, whose rest is missing. Returns the connections that give way."""
         self._idle.pop(connection, None)
         return [Decision(one, HEAD_LATE) for one in self._half_heads.hold(connection, self._now(), size_bytes)]
 
     def head_complete(self, connection: C, *, is_broker: bool) -> Refusal | None:
-        """The headers of a request are complete. Returns why it is not served, if so."""
+        """Note that the headers of a request are complete. Returns why it is not served, if so."""
         self._idle.pop(connection, None)
         if self._half_heads:
             self._half_heads.release(connection)
@@ -140,36 +141,36 @@ class Connections(Generic[C]):
         return None
 
     def body_part(self, connection: C) -> None:
-        """The headers of a request are there, and its body is not complete."""
+        """Note that the headers of a request are there, and its body is not complete."""
         self._bodies.begin(connection, self._now(), connection.received_bytes)
 
     def half_message(self, connection: C, size_bytes: int) -> list[Decision[C]]:
-        """So much of a message of a WebSocket is there. Returns who gives way."""
+        """Note so much of a message of a WebSocket. Returns the connections that give way."""
         return [Decision(one, CROWDED) for one in self._half_messages.hold(connection, self._now(), size_bytes)]
 
     def body_complete(self, connection: C) -> None:
-        """The body, or the message, is complete."""
+        """Note that the body, or the message, is complete."""
         self._bodies.end(connection)
         self._half_messages.release(connection)
 
     def unread(self, connection: C, size_bytes: int) -> list[Decision[C]]:
-        """So much of a body is there, and the endpoint does not read on for now. Returns who gives way."""
+        """Note so much of a body that the endpoint does not read for now. Returns the connections that give way."""
         return [Decision(one, CROWDED) for one in self._unread.hold(connection, self._now(), size_bytes)]
 
     def read_on(self, connection: C) -> None:
-        """The endpoint reads on."""
+        """Note that the endpoint reads on."""
         self._unread.release(connection)
 
     def answer_held_up(self, connection: C) -> None:
-        """The client does not take an answer as fast as it is there."""
+        """Note that the client takes an answer more slowly than it is made."""
         self._answers.begin(connection, self._now(), -connection.unsent_bytes)
 
     def answer_goes_on(self, connection: C) -> None:
-        """The client has taken most of what was there."""
+        """Note that the client has taken most of it."""
         self._answers.end(connection)
 
     def late(self) -> list[Decision[C]]:
-        """The connections that have kept the broker waiting for too long, and why each is to be ended."""
+        """Return the connections that have kept the broker waiting for too long, and why each is to be ended."""
         now_seconds = self._now()
         limits = self.limits
         heads = self._half_heads.since() if self._half_heads else {}
@@ -182,11 +183,11 @@ class Connections(Generic[C]):
         ]
 
     def lingering(self) -> list[Decision[C]]:
-        """Who may still read why it was ended, and no longer when the server ends."""
+        """Return the connections that may still read why they were ended, but not after the server ends."""
         return [Decision(one, IDLE) for one in self._lingering]
 
     def _longest_waiting(self) -> C | None:
-        """Who was refused already, or else has kept the broker waiting longest for a request."""
+        """Return a refused connection, or else the one that has kept the broker waiting longest for a request."""
         if self._lingering:
             return next(iter(self._lingering))
         idle = next(iter(self._idle.items()), None)

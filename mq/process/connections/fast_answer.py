@@ -13,7 +13,7 @@ _ID = request_ids.HEADER.encode()
 
 
 def fast_answer(default_headers: Headers, reply: Reply, request_id: str, *, keep_alive: bool) -> bytes:
-    """The whole answer. All headers are of the broker's making, or were checked."""
+    """Return the whole answer. The broker has made or checked all headers."""
     body, status, headers = reply
     begin = _begin(status, tuple(default_headers), tuple(headers))
     close = b"" if keep_alive else b"connection: close\r\n"
@@ -22,6 +22,6 @@ def fast_answer(default_headers: Headers, reply: Reply, request_id: str, *, keep
 
 @lru_cache(maxsize=64)
 def _begin(status: int, *headers: Headers) -> bytes:
-    """The head up to the value of the request's id. It is the same for all answers of a second."""
+    """Return the head up to the value of the request's id. It is the same for all answers of a second."""
     lines = (b"%b: %b\r\n" % header for some in headers for header in some)
     return b"%b%b%b: " % (STATUS_LINE[status], b"".join(lines), _ID)

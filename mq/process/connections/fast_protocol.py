@@ -16,20 +16,20 @@ from mq.process.connections.watch import ConnectionWatch
 
 
 def served_protocol(watch: ConnectionWatch, fast: FastPublisher | None) -> "type[asyncio.Protocol]":
-    """The protocol for the connections that this watch looks after, as uvicorn's configuration takes it."""
+    """Return the protocol for the connections that this watch looks after, in the form of uvicorn's configuration."""
     made = partial(LimitedProtocol, watch=watch) if fast is None else partial(FastProtocol, watch=watch, fast=fast)
     return cast("type[asyncio.Protocol]", made)
 
 
 class _NobodyWaits(asyncio.Event):
-    """For a request that no endpoint reads."""
+    """For a request without an endpoint that waits."""
 
     def set(self) -> None:
         return
 
 
 class _FastCycle(RequestResponseCycle):
-    """What a connection has of a request that it serves itself: what `LimitedProtocol` and uvicorn look at."""
+    """A request that the connection serves itself, as far as `LimitedProtocol` and uvicorn look at it."""
 
     message_event = _NobodyWaits()
     body: Any = b""
@@ -45,27 +45,27 @@ class _FastCycle(RequestResponseCycle):
 class FastProtocol(LimitedProtocol):
     """One connection. A publish is served here if nothing comes before or behind it, and its body comes at once.
 
-    That is: together with the end of its head, or in one piece behind it, as many clients send it. A body of which a
-    part is there is never held here: the base class is told of what has come, and goes on with it, so that the app
-    counts it. So it is where a publish cannot begin at once.
+    That is: together with the end of its head, or in one piece behind it, as many clients send it. A partial body is
+    never held here: the base class gets its bytes, and goes on with it, so that the app counts it. The same holds if a
+    publish cannot begin at once.
     """
 
     def __init__(self, *args: Any, fast: FastPublisher, **named: Any) -> None:
         super().__init__(*args, **named)
         self._fast = fast
-        # Of the request that is being parsed, if it may be served here. Then `cycle` is that one.
+        # For the request that is being parsed, if it may be served here. Then it is `cycle`.
         self._head: Head | None = None
         self._body, self._is_whole = b"", False
-        # Whether the parser is where a new one would be: nothing that it has seen matters to the next request.
+        # Whether the parser is in the state of a new one: nothing that it has seen matters to the next request.
         self._parser_is_new = True
 
     def data_received(self, data: bytes) -> None:
-        """Serve what has arrived without the parser, if it is a publish with a known head; else have it parsed."""
+        """Serve what has arrived without the parser, if it is a publish with a known head; else parse it."""
         if not (self._parser_is_new and not self._in_message and not self._ended and self._serve_known(data)):
             super().data_received(data)
 
     def _serve_known(self, data: bytes) -> bool:
-        """Begin to serve a request that has come as a whole, if its head is known. Else nothing has been done."""
+        """Begin to serve a request that has come as a whole, if its head is known. Returns False without any effect."""
         before = self.cycle
         if (before is not None and not before.response_complete) or self.flow.write_paused:
             return False
@@ -74,7 +74,7 @@ class FastProtocol(LimitedProtocol):
             return False
         head, head_bytes = found
         if head_bytes > self._head_limit_bytes or self._connections.head_complete(self, is_broker=False) is not None:
-            # The base class comes upon the same, and refuses it.
+            # The base class meets the same fault, and refuses it.
             return False
         cycle = self.cycle = _FastCycle({"method": "POST", "path": head.path})
         if not self._fast.begin(head, data[head_bytes:], self.caller, partial(self._answer, cycle)):
@@ -126,10 +126,10 @@ class FastProtocol(LimitedProtocol):
             self._give_to_app()
 
     def _give_to_app(self) -> None:
-        """The app serves the request of which so much has come. Nothing of it has been done."""
+        """Give the request to the app, with the bytes so far. Nothing of it has been done."""
         ours, body = self.cycle, self._body
         self._head, self._body = None, b""
-        # Else the base class would have the request wait for this one.
+        # Else the base class would make the request wait for this one.
         ours.response_complete = True
         super()._begin_request()
         self.cycle.keep_alive = self.cycle.keep_alive and ours.keep_alive
@@ -139,21 +139,21 @@ class FastProtocol(LimitedProtocol):
             super().on_message_complete()
 
     def on_message_begin(self) -> None:
-        """A request begins. If it comes in the same piece as the one before it, the app serves both."""
+        """Begin a request. If it comes in the same piece as the one before it, the app serves both."""
         if self._head is not None:
             self._give_to_app()
         self._is_whole = self._parser_is_new = False
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Take a part of the body."""
         if self._head is None:
             super().on_body(body)
         else:
             self._body += body
 
     def on_message_complete(self) -> None:
-        """The request is there as a whole."""
+        """Note that the request is complete."""
         if self._head is None:
             super().on_message_complete()
         else:

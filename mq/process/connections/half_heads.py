@@ -1,7 +1,7 @@
-"""Requests of which only a part of the head is there: what comes next of them is read a few connections at a time.
+"""Requests with only a part of their head: their next pieces are read a few connections at a time.
 
 Nearly all heads come in one piece. Hundreds of connections that send parts, each of which takes fresh memory, would
-otherwise be read in one round of the event loop, and everybody else would wait for that.
+otherwise be read in one round of the event loop, and all other connections would wait for that.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ AT_ONCE = 4
 
 
 class Sender(Protocol):
-    """A connection whose client has sent a part of a head."""
+    """A connection with a part of a head."""
 
     def pause(self) -> None:
         """Read nothing of it for now."""
@@ -31,14 +31,14 @@ class HalfHeads:
         self._waiting: OrderedDict[Sender, None] = OrderedDict()
 
     def came(self, sender: Sender) -> None:
-        """A part of a head has come. The next piece is read when it is the connection's turn."""
+        """Note a part of a head. The next piece is read when it is the connection's turn."""
         sender.pause()
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._read_on)
         self._waiting[sender] = None
 
     def gone(self, sender: Sender) -> None:
-        """The connection is closed, or is to be read as others are."""
+        """Forget the connection: it is closed, or is to be read as others are."""
         self._waiting.pop(sender, None)
 
     def _read_on(self) -> None:

@@ -1,4 +1,4 @@
-"""What connections hold together, within a limit."""
+"""The bytes that connections hold together, within a limit."""
 
 from collections import OrderedDict
 from typing import Generic, NamedTuple, TypeVar
@@ -7,14 +7,14 @@ T = TypeVar("T")
 
 
 class Held(NamedTuple):
-    """How much one connection holds, and since when."""
+    """How many bytes one connection holds, and since when."""
 
     since_seconds: float
     size_bytes: int
 
 
 class HeldBytes(Generic[T]):
-    """Who holds how much, in the order in which they began. Past the limit the first ones give way."""
+    """The bytes that each holds, in the order in which they began. Past the limit the first ones give way."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -25,7 +25,7 @@ class HeldBytes(Generic[T]):
         return bool(self._held)
 
     def hold(self, one: T, now_seconds: float, size_bytes: int) -> list[T]:
-        """One holds that much in all now. Returns who gives way."""
+        """Count that much in all for this one. Returns those that give way."""
         before = self._held.get(one)
         self._held[one] = Held(now_seconds if before is None else before.since_seconds, size_bytes)
         self._total_bytes += size_bytes - (0 if before is None else before.size_bytes)
@@ -39,15 +39,15 @@ class HeldBytes(Generic[T]):
         return giving_way
 
     def release(self, one: T) -> None:
-        """One holds nothing any more, if it did."""
+        """Count nothing for this one any more."""
         held = self._held.pop(one, None)
         if held is not None:
             self._total_bytes -= held.size_bytes
 
     def first(self) -> tuple[T, float] | None:
-        """Who began first, and when."""
+        """Return the one that began first, and when."""
         return next(((one, held.since_seconds) for one, held in self._held.items()), None)
 
     def since(self) -> dict[T, float]:
-        """Since when each holds, in that order."""
+        """Return since when each holds bytes, in that order."""
         return {one: held.since_seconds for one, held in self._held.items()}

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, which asks once for each connection who has made it, and tells that with each request."""
+"""uvicorn's HTTP protocol, which finds the user of each connection once, and passes it with each request."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from mq.security.caller import Caller, Seat, offer_caller
 
 
 class KnownCallerProtocol(HttpToolsProtocol):
-    """One connection. `users` are asked when it is made; without them its address is all that is known."""
+    """One connection. `users` finds its user when it is made; without it, only the address is known."""
 
     def __init__(self, *args: Any, users: KernelUsers | None, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -19,7 +19,7 @@ class KnownCallerProtocol(HttpToolsProtocol):
         self.caller = Caller("")
 
     def connection_made(self, transport: Any) -> None:
-        """Ask who has made it."""
+        """Find the user that has made it."""
         super().connection_made(transport)
         client, server = self.client, cast("tuple[str, int] | None", self.server)
         user = None if self._users is None else self._users.user(client, server)
@@ -27,11 +27,11 @@ class KnownCallerProtocol(HttpToolsProtocol):
         self.caller = Caller(client[0] if client else "", user, seat=self._seat)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It counts for nobody any more."""
+        """Forget the user: the connection counts for none any more."""
         self._seat.leave()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Pass the user with the request that begins."""
         super().on_message_begin()
         offer_caller(cast("Scope", self.scope), self.caller)

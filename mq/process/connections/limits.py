@@ -1,4 +1,4 @@
-"""How many connections a broker takes and what each may hold, from its settings and the limit of open files."""
+"""How many connections a broker accepts and what each may hold, from its settings and the limit of open files."""
 
 import ipaddress
 import resource
@@ -9,7 +9,7 @@ from pathlib import Path
 from mq.base.settings import BrokerSettings
 
 MOST_HEADERS = 256
-# The longest path that means anything has some 300 characters. Markers, which are long, stand in the query.
+# The longest meaningful path has some 300 characters. Markers, which are long, are in the query.
 LONGEST_PATH_BYTES = 4096
 # The parser takes no longer ones.
 LONGEST_URI_BYTES = 65_535
@@ -18,28 +18,28 @@ MOST_AHEAD = 64
 # After so many chunks of a body, they have to have so many bytes on average.
 MOST_SMALL_CHUNKS = 4096
 LEAST_CHUNK_BYTES = 32
-# What stands around the chunks of a body may have as many bytes as headers, and the body's divided by this.
+# The framing around the chunks of a body may have as many bytes as headers, and those of the body divided by this.
 FRAMING_SHARE = 4
-# All headers together that are not complete yet. Those of nearly all requests arrive in one piece and never count.
+# All incomplete headers together. Those of nearly all requests arrive in one piece and never count.
 HALF_HEADS_BYTES = 16 * 1024 * 1024
 # All parts of bodies together that lie in the connections' buffers because an endpoint does not read them for now. One
 # that endpoints read on never counts for long, and one of less than 64 KiB never counts.
 UNREAD_BYTES = 64 * 1024 * 1024
-# All parts of messages of WebSockets together whose rest has not come.
+# All parts of incomplete WebSocket messages together.
 HALF_MESSAGES_BYTES = 64 * 1024 * 1024
 LINGER_SECONDS = 2.0
 
 # Descriptors that connections never take: a share of all, for the store, for other brokers, and for pipes.
 _KEPT_SHARE = 4
 _LEAST_KEPT, _MOST_KEPT = 48, 1024
-# Of those, how many may be connections of other brokers that find all others taken.
+# Of those, how many may be connections of other brokers that find all others in use.
 _SURPLUS_SHARE = 4
 _LEAST_CONNECTIONS = 8
 _SHARE_OF_BROKERS = 4
 # More than a broker opens to another one for all but long polls.
 _LEAST_PER_BROKER = 512
 _OWN_DESCRIPTORS = Path("/proc/self/fd")
-# Where the system does not tell how many files are open.
+# For systems that do not report how many files are open.
 _GUESSED_OPEN = 64
 _PREFIX_V6 = 64
 
@@ -64,7 +64,7 @@ class ConnectionLimits:
 
 
 def connection_limits(settings: BrokerSettings, descriptors: int, open_now: int) -> ConnectionLimits:
-    """The limits of a broker that may have `descriptors` files open and has `open_now` before it takes connections."""
+    """Return the limits of a broker that may have `descriptors` open files, and has `open_now` before connections."""
     kept = _kept(descriptors)
     total = min(settings.connections, max(descriptors - open_now - kept, _LEAST_CONNECTIONS))
     return ConnectionLimits(
@@ -86,10 +86,10 @@ def _kept(descriptors: int) -> int:
 def limits_with_peer_listener(
     settings: BrokerSettings, descriptors: int, open_now: int
 ) -> tuple[ConnectionLimits, ConnectionLimits]:
-    """The limits of the listener for clients, and of that for brokers: neither takes the connections of the other.
+    """Return the limits of the listeners for clients and for brokers: neither takes connections of the other.
 
-    That for brokers has up to as many, or a quarter of the files that there are. There no address has more than half of
-    them: who fills these without a certificate ends no other's connections.
+    That for brokers has up to as many, or a quarter of the possible open files. There no address has more than half of
+    them: a client that fills these without a certificate ends no other client's connections.
     """
     room = descriptors - open_now - _kept(descriptors)
     brokers = min(settings.connections, max(room // _SHARE_OF_BROKERS, _LEAST_CONNECTIONS))
@@ -112,7 +112,7 @@ def raise_open_files() -> int:
 
 
 def open_files() -> int:
-    """How many files this process has open."""
+    """Return how many files this process has open."""
     try:
         return sum(1 for _ in _OWN_DESCRIPTORS.iterdir())
     except OSError:
@@ -121,7 +121,7 @@ def open_files() -> int:
 
 @lru_cache(maxsize=1024)
 def counted_as(address: str) -> str | None:
-    """Under which name the connections of an address count; None for this machine, whose connections do not.
+    """Return the name under which an address' connections count; None for this machine: they do not count.
 
     A single host has 2^64 addresses of IPv6, which count as one.
     """

@@ -1,4 +1,4 @@
-"""Which of the transfers that are under way do not get on."""
+"""Finds the transfers under way that do not get on."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,10 +13,10 @@ class _Window(NamedTuple):
 
 
 class Pace(Generic[T]):
-    """Transfers of which each has to move so many bytes in each window of time.
+    """Transfers; each has to move so many bytes in each window of time.
 
-    Windows, not an average over the whole: who sent much at first may not rest on it. All windows are of one length, so
-    that the transfers lie in the order in which theirs end, and nothing is looked at before.
+    Windows, not an average over the whole: a client that sent much at first may not rest on it. All windows have the
+    same length, so the transfers lie in the order of their ends, and nothing is looked at before.
     """
 
     def __init__(self, window_seconds: float, least_bytes_per_second: int) -> None:
@@ -28,15 +28,15 @@ class Pace(Generic[T]):
         return len(self._windows)
 
     def begin(self, transfer: T, now_seconds: float, done_bytes: int) -> None:
-        """A transfer begins, of which `done_bytes` are done."""
+        """Begin a transfer, with `done_bytes` done."""
         self._windows[transfer] = _Window(now_seconds, done_bytes)
 
     def end(self, transfer: T) -> None:
-        """A transfer has ended, if it was there."""
+        """End a transfer, if it is there."""
         self._windows.pop(transfer, None)
 
     def late(self, now_seconds: float, done_bytes: Callable[[T], int | None]) -> list[T]:
-        """Those that moved too little in the window that has just ended. None where the other side may not move."""
+        """Return those that moved too little in the window that has just ended. None if the other side may not move."""
         late: list[T] = []
         while self._windows:
             transfer, window = next(iter(self._windows.items()))

@@ -55,24 +55,24 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn tells what is not in the log already."""
+    """Whether a line of uvicorn says something that is not in the log already."""
     return not (record.exc_info and isinstance(record.exc_info[1], BrokenOff))
 
 
-# Of uvicorn's logger for the requests of connections, which tells of every error that an app raises.
+# uvicorn's logger for the requests of connections, which logs every error that an app raises.
 _uvicorn_log = logging.getLogger("uvicorn.error.requests")
 _uvicorn_log.addFilter(_is_news)
 
 
 def _new_parser(protocol: KnownCallerProtocol) -> httptools.HttpRequestParser:
-    """A parser as the base class has it."""
+    """Return a parser as the base class makes it."""
     parser = httptools.HttpRequestParser(protocol)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
 
 _CERTIFICATE_GRACE_SECONDS, _LONGEST_TIMER_SECONDS = 1.0, 3600.0
-"""Behind the end of a client's certificate: what is allowed by its name ends with a word before the connection does."""
+"""Margin at the end of a client's certificate: requests allowed by its name get a last answer before the end."""
 
 
 class _Refused(Exception):
@@ -80,7 +80,7 @@ class _Refused(Exception):
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control, which tells when the endpoint reads on."""
+    """uvicorn's flow control, which reports when the endpoint reads on."""
 
     def __init__(self, transport: asyncio.Transport, on_resume: Callable[[], None]) -> None:
         super().__init__(transport)
@@ -94,7 +94,7 @@ class _Flow(FlowControl):
 
 
 class LimitedProtocol(KnownCallerProtocol):
-    """One connection. It tells the watch what it waits for, and ends when told to.
+    """One connection. It reports to the watch what it waits for, and ends when the watch says so.
 
     uvicorn's own limit is a time for idle connections after their first request. The parser has none: without these,
     it collects headers for as long as they come.
@@ -109,7 +109,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self._head_limit_bytes = watch.connections.limits.head_bytes
         self._fed_bytes = self._head_bytes = 0
         self._in_head = self._in_message = self._body_is_late = False
-        # Of the body that is arriving: its bytes, its chunks, and the bytes of what stands around them.
+        # For the arriving body: its bytes, its chunks, and the bytes of the framing around them.
         self._body_bytes = self._chunks = self._framing_bytes = 0
         self._refusal: Refusal | None = None
         # The body that is arriving, if the parser is not needed for it.
@@ -117,12 +117,12 @@ class LimitedProtocol(KnownCallerProtocol):
         # The request that is being answered. `cycle` is the newest one, which may have to wait for it.
         self._served: RequestResponseCycle | None = None
         self._ended = False
-        # Who the client is by TLS, if it had to show that.
+        # The client's identity by TLS, if it had to show a certificate.
         self.client_certificate: PeerCertificate | None = None
         self._certificate_timer: asyncio.TimerHandle | None = None
-        # What the connection has become, or is to become if the endpoint agrees.
+        # What the connection has become, or will become if the endpoint agrees.
         self._socket: WebSocket | None = None
-        # Whether the request whose headers are complete asks for a socket, or for another protocol in vain.
+        # Whether the request with complete headers asks for a socket, or for another protocol in vain.
         self._asks_for_socket = self._upgrades_in_vain = False
 
     @property
@@ -137,10 +137,10 @@ class LimitedProtocol(KnownCallerProtocol):
         return size
 
     def end(self, refusal: Refusal) -> None:
-        """End the connection, and tell the client why, unless an answer is under way.
+        """End the connection, and send the client the reason, unless an answer is under way.
 
-        A request whose body is not complete has accepted nothing yet. An answer that the client does not take belongs
-        to a request that was carried out; it is lost as with any broken connection.
+        A request with an incomplete body has accepted nothing yet. An answer that the client does not take belongs to a
+        request that was carried out; it is lost as with any broken connection.
         """
         if self._ended:
             self._close()
@@ -168,7 +168,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self.linger()
 
     def linger(self) -> None:
-        """Close the connection once the client has had a moment to read the last that was written.
+        """Close the connection once the client has had a moment to read the last bytes.
 
         The client may be sending still. Closed at once, its machine would drop the answer that it has not read yet.
         """
@@ -181,7 +181,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self._connections.linger(self)
 
     def _tell_endpoint(self) -> None:
-        """Have the endpoint find its client gone, and send nothing. The base class tells that of the newest request."""
+        """Make the endpoint find its client gone, and send nothing. The base class does that for the newest request."""
         self._give_up_body()
         if self._socket is not None:
             self._socket.is_gone()
@@ -194,11 +194,11 @@ class LimitedProtocol(KnownCallerProtocol):
         super()._start_asgi_task(cycle, self._answers.around(app, cycle, self._new_socket(cycle)))
 
     def _new_socket(self, cycle: RequestResponseCycle) -> WebSocket | None:
-        """What the connection becomes if the request asks for that, and the endpoint agrees."""
+        """Return the socket that the connection becomes if the request asks for it, and the endpoint agrees."""
         if not self._asks_for_socket:
             return None
         self._asks_for_socket = False
-        # Nothing but frames can follow. Where the endpoint does not agree, nothing can.
+        # Only frames can follow. If the endpoint does not agree, nothing can.
         cycle.keep_alive = False
         self._socket = WebSocket(self, self.loop)
         return self._socket
@@ -208,7 +208,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self._watch.end(self, refusal)
 
     def half_message(self, size_bytes: int) -> None:
-        """So much of a message of a WebSocket is there; 0 where nothing is half."""
+        """Count so much of a message of a WebSocket; 0 if no message is half."""
         if size_bytes:
             self._body_is_half()
             self._watch.carry_out(self._connections.half_message(self, size_bytes))
@@ -217,7 +217,7 @@ class LimitedProtocol(KnownCallerProtocol):
             self._connections.body_complete(self)
 
     def held_back(self, size_bytes: int) -> None:
-        """So many bytes of a WebSocket have come that are looked at when the endpoint has done what came before."""
+        """Count so many bytes of a WebSocket that are looked at when the endpoint has done what came before."""
         self.pause()
         self._watch.carry_out(self._connections.unread(self, size_bytes))
 
@@ -245,7 +245,7 @@ class LimitedProtocol(KnownCallerProtocol):
             self.shutdown()
 
     def _look_at_certificate(self, shown: PeerCertificate) -> None:
-        """End the connection soon after its certificate has, once the request that is carried out has its answer."""
+        """End the connection soon after its certificate ends, once the request under way has its answer."""
         left_seconds = self._watch.left_seconds(shown.until_seconds) + _CERTIFICATE_GRACE_SECONDS
         served = self._served
         if left_seconds <= 0 and (served is None or served.response_complete or served.response_started):
@@ -265,7 +265,7 @@ class LimitedProtocol(KnownCallerProtocol):
             self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget the connection."""
         self._ended = True
         if self._certificate_timer is not None:
             self._certificate_timer.cancel()
@@ -276,9 +276,9 @@ class LimitedProtocol(KnownCallerProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived, and look at what is incomplete then."""
+        """Parse what has arrived, and then count what is incomplete."""
         if self._ended:
-            # Nobody waits for what comes behind a refusal.
+            # Bytes behind a refusal are ignored.
             if not self.transport.is_closing():
                 self._watch.unwanted.came(self)
             return
@@ -346,10 +346,10 @@ class LimitedProtocol(KnownCallerProtocol):
             self.parser.feed_data(head)
 
     def _parse_large(self, data: bytes) -> None:
-        """Feed the parser. Of a large body of a known length it gets no more than what has come with its headers.
+        """Feed the parser. From a large body of a known length it gets only the bytes that came with its headers.
 
-        Where the headers come in one piece with a part of the body, that part goes past the parser too. Otherwise the
-        parser gets what it does not need; it counts that as well as we do.
+        If the headers come in one piece with a part of the body, that part goes past the parser too. Otherwise the
+        parser gets bytes that it does not need; it counts them as well as we do.
         """
         rest = memoryview(b"")
         if not self._in_body:
@@ -363,15 +363,15 @@ class LimitedProtocol(KnownCallerProtocol):
             self._pass_parser_by(rest)
 
     def _plain_body_bytes(self) -> int:
-        """The length of the body that is arriving, if no parser is needed for it; else 0."""
+        """Return the length of the arriving body, if no parser is needed for it; else 0."""
         parser = self.parser
-        # Behind the last request of a connection nothing is a request. Its parser knows, and a new one would not.
+        # Nothing behind the last request of a connection is a request. Its parser knows, and a new one would not.
         if not self._in_body or not parser.should_keep_alive():
             return 0
         return plain_body_bytes(self.headers)
 
     def _pass_parser_by(self, piece: memoryview) -> None:
-        """Have the rest of the body, which begins with `piece` and does not end with it, read to its own place.
+        """Read the rest of the body, which begins with `piece` and does not end with it, to its own place.
 
         The endpoint has not begun: its task runs when the event loop goes on. So it finds all of the body there.
         """
@@ -384,17 +384,17 @@ class LimitedProtocol(KnownCallerProtocol):
 
     @property
     def is_between_requests(self) -> bool:
-        """Whether nothing has come of the next request."""
+        """Whether nothing of the next request has come."""
         return not self._in_message and self._socket is None
 
     @property
     def direct_body(self) -> ArrivingBody | None:
-        """The body to which the next bytes belong, if they need no parser and somebody may want them."""
+        """Return the body of the next bytes, if they need no parser and an endpoint may want them."""
         body = self._arriving
         return None if body is None or self._ended or self.cycle.response_complete else body
 
     def body_arrived(self, size_bytes: int) -> None:
-        """So many bytes of that body have come. All is looked at as where the parser gives a piece of a body."""
+        """Note so many bytes of that body. All limits hold as if the parser had given a piece of a body."""
         body = self._arriving
         assert body is not None
         self.received_bytes += size_bytes
@@ -403,7 +403,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self._look_at_body(body)
 
     def _hand_on(self, body: ArrivingBody) -> None:
-        """Tell the endpoint of what has come, as the base class does of what the parser gives it."""
+        """Pass what has come to the endpoint, as the base class does with bytes from the parser."""
         self.cycle.body = cast("bytearray", body)
         if len(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
@@ -417,13 +417,13 @@ class LimitedProtocol(KnownCallerProtocol):
         self._look_at_rate()
 
     def _end_body(self) -> None:
-        """The next byte begins a request. The parser still waits for the body, so that one needs another parser."""
+        """End the body: the next byte begins a request. The old parser still waits for the body, so make a new one."""
         self._arriving = None
         self.parser = _new_parser(self)
         self.on_message_complete()
 
     def _drop_body(self, data: bytes, body: ArrivingBody) -> None:
-        """Some more has come of a body that has been answered, and perhaps of what follows."""
+        """Drop more bytes of an answered body; the next request may begin behind them."""
         size_bytes = min(len(data), body.left_bytes)
         self.received_bytes += size_bytes
         body.drop(size_bytes)
@@ -432,7 +432,7 @@ class LimitedProtocol(KnownCallerProtocol):
             self.data_received(data[size_bytes:])
 
     def _give_up_body(self) -> None:
-        """Hold nothing of a body that nobody reads any more, however long its rest takes to come."""
+        """Hold nothing of a body that no endpoint reads any more, however long its rest takes to come."""
         if self._arriving is not None:
             self._arriving.drop(0)
 
@@ -451,7 +451,7 @@ class LimitedProtocol(KnownCallerProtocol):
         if starts_here or self._head_bytes:
             self._head_bytes += self._fed_bytes
         else:
-            self._head_bytes = 1  # it began behind the end of a body; how far, the parser does not tell
+            self._head_bytes = 1  # it began behind the end of a body; the parser does not report how far
         if self._head_bytes > self._head_limit_bytes:
             self._watch.end(self, URI_TOO_LONG if self._uri_is_too_long() else HEAD_TOO_LARGE)
         elif self.cycle is None or self.cycle.response_complete:
@@ -466,7 +466,7 @@ class LimitedProtocol(KnownCallerProtocol):
 
         The parser puts a trailer together piece by piece, in a time that grows with the square of its length.
         """
-        # Where the body has begun in what has just arrived, that is bounded, and not looked at.
+        # If the body has begun in the bytes that just arrived, that is bounded, and not checked.
         if self.cycle is cycle:
             self._framing_bytes += self._fed_bytes - body_bytes
         return self._framing_bytes > self._head_limit_bytes + self._body_bytes // FRAMING_SHARE
@@ -475,7 +475,7 @@ class LimitedProtocol(KnownCallerProtocol):
         return len(self.url) > LONGEST_URI_BYTES or len(self.url.partition(b"?")[0]) > LONGEST_PATH_BYTES
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin a request."""
         super().on_message_begin()
         if self.client_certificate is not None:
             offer_certificate(cast("Scope", self.scope), self.client_certificate)
@@ -488,7 +488,7 @@ class LimitedProtocol(KnownCallerProtocol):
             return  # a trailer: the request was authorized, and is served, by what came before its body
         if len(self.headers) >= MOST_HEADERS:
             self._refuse(TOO_MANY_HEADERS)
-        # As in the base class, without one more call for each header of each request.
+        # As in the base class, but without one more call for each header of each request.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -498,7 +498,7 @@ class LimitedProtocol(KnownCallerProtocol):
         """Begin the request, unless it is refused."""
         if len(self.url) > LONGEST_PATH_BYTES and self._uri_is_too_long():
             self._refuse(URI_TOO_LONG)
-        # Most arrive in one piece that is smaller than the limit: then there is nothing to add up.
+        # Most headers arrive in one piece below the limit: then there is nothing to add up.
         if (
             self._fed_bytes + self._head_bytes > self._head_limit_bytes
             and self._parsed_bytes() > self._head_limit_bytes
@@ -522,7 +522,7 @@ class LimitedProtocol(KnownCallerProtocol):
         self._begin_request()
 
     def _is_handshake(self) -> bool:
-        """Whether the request asks for a socket, with nothing before it that has no answer yet, and with no body."""
+        """Whether the request asks for a socket, with no unanswered request before it, and no body."""
         if self.cycle is not None and not self.cycle.response_complete:
             return False
         return (
@@ -534,7 +534,7 @@ class LimitedProtocol(KnownCallerProtocol):
         )
 
     def _begin_request(self) -> None:
-        """Have the ASGI app begin with the request whose headers are complete, once those before it are answered."""
+        """Make the ASGI app begin the request with complete headers, once those before it are answered."""
         super().on_headers_complete()
 
     def _parsed_bytes(self) -> int:
@@ -545,18 +545,18 @@ class LimitedProtocol(KnownCallerProtocol):
         raise _Refused
 
     def on_chunk_header(self) -> None:
-        """A chunk begins. Each costs as much as some hundred bytes of a body."""
+        """Begin a chunk. Each costs as much as some hundred bytes of a body."""
         self._chunks += 1
         if self._chunks > MOST_SMALL_CHUNKS and self._chunks * LEAST_CHUNK_BYTES > self._body_bytes:
             self._refuse(FRAMING)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Take a part of the body."""
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there as a whole."""
+        """Note that the request is complete."""
         if self._upgrades_in_vain:
             return  # the parser knows of no body: another one reads it
         super().on_message_complete()
@@ -571,7 +571,7 @@ class LimitedProtocol(KnownCallerProtocol):
             self._wait_for_request()
 
     def on_response_complete(self) -> None:
-        """The answer is there as a whole. Begin the next request that has arrived, or wait for one."""
+        """Note that the answer is complete. Begin the next request that has arrived, or wait for one."""
         self.server_state.total_requests += 1
         if self.cycle.response_complete:
             self._give_up_body()
@@ -591,13 +591,13 @@ class LimitedProtocol(KnownCallerProtocol):
             self._connections.idle(self)
 
     def pause_writing(self) -> None:
-        """The client does not take its answer as fast as it is there."""
+        """Note that the client takes its answer more slowly than it is made."""
         super().pause_writing()
         if self._served is not None:
             self._connections.answer_held_up(self)
 
     def resume_writing(self) -> None:
-        """The client has taken most of it."""
+        """Note that the client has taken most of it."""
         super().resume_writing()
         self._connections.answer_goes_on(self)
         if self._socket is not None:

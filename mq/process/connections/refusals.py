@@ -1,4 +1,4 @@
-"""Why a broker ends a connection, and what it tells the client."""
+"""Why a broker ends a connection, and what it answers the client."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -9,13 +9,13 @@ from mq.http.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a connection is ended: a name for the metric, and the problem that the client is told, if it is told any."""
+    """Why a connection is ended: a name for the metric, and the problem that the client gets, if it gets any."""
 
     reason: str
     problem: Problem | None = None
 
     def answer(self, request_id: str) -> bytes:
-        """The answer to a request, or to a part of one, that was given that id; empty if there is none."""
+        """Return the answer to a request with that id, or to a part of one; empty if there is none."""
         if self.problem is None:
             return b""
         problem = self.problem
@@ -121,13 +121,13 @@ NOT_TLS = _refusal(
     400,
     "this port speaks TLS, and the request came without: its address begins with https://",
 )
-# Nothing is told to these: an answer is under way already, or there was no request.
+# These get no answer: an answer is under way already, or there was no request.
 TOO_FAR_AHEAD = Refusal("ahead")
 ANSWER_LATE = Refusal("answer-late")
 GAVE_WAY = Refusal("gave-way")
 IDLE = Refusal("idle")
 TLS_FAILED = Refusal("tls")
-# The certificate that the client has shown has expired. It is told why when it connects again.
+# The client's certificate has expired. The client gets the reason when it connects again.
 CERTIFICATE_EXPIRED = Refusal("certificate")
 
 COUNTED = (

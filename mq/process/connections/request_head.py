@@ -1,6 +1,6 @@
-"""What the head of a request says of its frame: where its body ends, and whether that is beyond doubt.
+"""The frame of a request by its head: where its body ends, and whether that is beyond doubt.
 
-Whoever stands between a client and a broker reads it too. What two readers may understand differently is refused: one
+Any proxy between a client and a broker reads it too. A head that two readers may understand differently is refused: one
 of them would take a part of a body for the next request.
 """
 
@@ -31,7 +31,7 @@ class Parsed(Protocol):
 
 
 def faulty_frame(parsed: Parsed, headers: Headers) -> Refusal | None:
-    """Why a request is refused for its frame, if it is (RFC 9112 §3.2 and §6.1).
+    """Return why a request is refused for its frame, if it is (RFC 9112 §3.2 and §6.1).
 
     The parser has refused headers of lengths that contradict one another.
     """
@@ -39,7 +39,7 @@ def faulty_frame(parsed: Parsed, headers: Headers) -> Refusal | None:
     if version not in _VERSIONS:
         return VERSION
     if parsed.get_method() == b"CONNECT":
-        # Behind its headers nothing is a request, nor a body. So the connection ends with it.
+        # What follows its headers is neither a request nor a body. So the connection ends with it.
         return NO_PROXY
     for name, value in headers:
         if name == b"host":
@@ -50,9 +50,9 @@ def faulty_frame(parsed: Parsed, headers: Headers) -> Refusal | None:
 
 
 def take_authority(target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """Put what a target in absolute form addresses (`http://localhost:8080/livez`) in the place of `Host`.
+    """Put the authority of a target in absolute form (`http://localhost:8080/livez`) in the place of `Host`.
 
-    A server must ignore the header then (RFC 9112 §3.2.2). So whoever judges the host judges that of the target.
+    A server must ignore the header then (RFC 9112 §3.2.2). So every check of the host checks that of the target.
     """
     _, is_absolute, rest = target.partition(b"://")
     if is_absolute and not target.startswith(b"/"):
@@ -69,16 +69,16 @@ def has_body(headers: Headers) -> bool:
 
 
 def head_without_upgrade(parsed: Parsed, target: bytes, headers: Headers) -> bytes:
-    """The head of that request, as if its client had asked for no other protocol."""
+    """Return the head of that request, as if its client had asked for no other protocol."""
     kept = (b"%b: %b\r\n" % each for each in headers if each[0] != b"upgrade")
     version = parsed.get_http_version().encode()
     return b"%b %b HTTP/%b\r\n%b\r\n" % (parsed.get_method(), target, version, b"".join(kept))
 
 
 def plain_body_bytes(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """The length of a body for which no parser is needed: of a large one whose length one header says; else 0.
+    """Return the length of a large body that needs no parser, since one header has its length; else 0.
 
-    The parser has refused headers that contradict one another. Whatever else is not the usual is left to it as well.
+    The parser has refused headers that contradict one another. It also gets everything else that is unusual.
     """
     size_bytes = 0
     for name, value in headers:

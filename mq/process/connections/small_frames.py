@@ -1,7 +1,7 @@
 """Where the frames of a WebSocket begin and end, and the texts of small ones, as most are. Pure.
 
-The library's parser takes several times as long for such a text. All other frames are left to it, and so is whatever
-breaks the protocol: it alone decides what is refused, and why.
+The library's parser takes several times as long for such a text. All other frames are left to it, and so is everything
+that breaks the protocol: it alone decides what is refused, and why.
 """
 
 import re
@@ -10,17 +10,17 @@ from typing import NamedTuple
 SMALL_BYTES = 4 * 1024
 """The longest text of a small frame."""
 MOST_TEXTS, TAKEN_BYTES = 256, 64 * 1024
-"""So many texts, in about so many bytes, are taken at once: some milliseconds, with what is done about them."""
+"""So many texts, in about so many bytes, are taken at once: some milliseconds, with the work on them."""
 _WHOLE_TEXT, _MASKED = 0x81, 0x80
 """The first byte of a frame that is a whole text, without an extension; and what the second of a client's has set."""
 _OPCODES = frozenset({0, 1, 2, 8, 9, 10})
 _TWO_BYTES, _EIGHT_BYTES = 126, 127
-"""Lengths that say in how many bytes behind them the length stands (RFC 6455 §5.2)."""
+"""Lengths that mean that the length follows, in so many bytes (RFC 6455 §5.2)."""
 _MASK_BYTES = 4
 
 
 class Texts(NamedTuple):
-    """The texts that were found, where the next frame begins, and whether that is a small one that is not whole."""
+    """The texts that were found, where the next frame begins, and whether that is an incomplete small one."""
 
     found: list[bytes]
     end: int
@@ -30,7 +30,7 @@ class Texts(NamedTuple):
 class Others(NamedTuple):
     """The bytes up to `end` are for the library.
 
-    If the last frame is not whole, `half_bytes` of it are among them, and `left_bytes` have to come; else both are 0.
+    If the last frame is incomplete, they contain `half_bytes` of it, and `left_bytes` are to come; else both are 0.
     """
 
     end: int
@@ -45,8 +45,8 @@ _ID_FIRST = re.compile(rb'\s*\{\s*"id"\s*:\s*(0|[1-9][0-9]{0,14}|"[ !#-\[\]-~]{1
 
 
 def small_texts(data: bytes, at: int, longest_bytes: int) -> Texts:
-    """The texts of the small frames from `at` on, where a frame begins: up to the first of another kind, or as many as
-    are taken at once. None is longer than `longest_bytes`."""
+    """Return the texts of the small frames from `at` on, where a frame begins: up to the first of another kind, or as
+    many as are taken at once. None is longer than `longest_bytes`."""
     longest, size, enough = min(SMALL_BYTES, longest_bytes), len(data), at + TAKEN_BYTES
     found: list[bytes] = []
     while at < size and at < enough and len(found) < MOST_TEXTS:
@@ -74,9 +74,9 @@ def small_texts(data: bytes, at: int, longest_bytes: int) -> Texts:
 
 
 def other_frames(data: bytes, at: int, most_bytes: int) -> Others:
-    """What the library gets from `at` on, where a frame begins: that frame, and those behind it that are no texts.
+    """Return the library's part from `at` on, where a frame begins: that frame, and those behind it without texts.
 
-    It is about so many bytes at the most. Of a frame whose length is not there yet it gets nothing.
+    It has about so many bytes at the most. Of a frame with an incomplete length it has nothing.
     """
     size, begin = len(data), at
     while at < size and at - begin < most_bytes and (at == begin or data[at] != _WHOLE_TEXT):
@@ -93,7 +93,7 @@ def other_frames(data: bytes, at: int, most_bytes: int) -> Others:
 
 
 def _frame_bytes(data: bytes, at: int) -> int | None:
-    """How long the frame is that begins there; 0 where its length has not come; None if no client may send it."""
+    """Return how long the frame is that begins there; 0 if its length has not come; None if no client may send it."""
     if at + 2 > len(data):
         return 0
     if not data[at + 1] & _MASKED or data[at] & 0x0F not in _OPCODES:
@@ -108,7 +108,7 @@ def _frame_bytes(data: bytes, at: int) -> int | None:
 
 
 def first_of_message(data: bytes, at: int, longest_bytes: int) -> bytes:
-    """What has come first of the first message, from the frame at `at` on, that is longer than that."""
+    """Return the first bytes of the first message longer than that, from the frame at `at` on."""
     while length := _frame_bytes(data, at):
         begin = at + 2 + _LENGTH_BYTES.get(data[at + 1] & ~_MASKED, 0) + _MASK_BYTES
         if at + length - begin > longest_bytes:
@@ -119,6 +119,6 @@ def first_of_message(data: bytes, at: int, longest_bytes: int) -> bytes:
 
 
 def id_at_begin(text: bytes) -> bytes | None:
-    """The JSON of the id of a message of which this is the begin, if it is its first field."""
+    """Return the JSON of the id of a message that begins with this, if the id is its first field."""
     match = _ID_FIRST.match(text)
     return None if match is None else match[1]

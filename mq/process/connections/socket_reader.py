@@ -1,4 +1,4 @@
-"""What the event loop sees of a connection: it says where bytes that arrive are to be put, and how many at most."""
+"""The event loop's view of a connection: it says where arriving bytes are put, and how many at most."""
 
 import asyncio
 from typing import Any, Protocol
@@ -6,56 +6,56 @@ from typing import Any, Protocol
 from mq.bodies.arriving_body import ArrivingBody
 
 FIRST_BYTES = 8 * 1024
-"""At most so much is read at once of what may be the begin of a request. The event loop reads on at once where there is
-more, unless it is only a part of a head: of those that stall, all that is read takes fresh memory."""
+"""At most so much is read at once of what may be the begin of a request. The event loop reads on at once if there is
+more, except after a part of a head: all bytes of stalled requests take fresh memory."""
 
 
 class Connection(Protocol):
-    """A connection, as `asyncio.Protocol` has it, and what it waits for."""
+    """A connection, in the form of `asyncio.Protocol`, and what it waits for."""
 
     @property
     def is_between_requests(self) -> bool:
-        """Whether nothing has come of the next request."""
+        """Whether nothing of the next request has come."""
         ...
 
     @property
     def direct_body(self) -> ArrivingBody | None:
-        """The body to which the next bytes belong, if they need no parser and somebody may want them."""
+        """The body of the next bytes, if they need no parser and an endpoint may want them."""
         ...
 
     def body_arrived(self, size_bytes: int) -> None:
-        """So many bytes of it have come."""
+        """Note that so many bytes of it have come."""
         ...
 
     def data_received(self, data: bytes) -> None:
-        """Bytes for the parser have come."""
+        """Take bytes for the parser."""
         ...
 
     def connection_made(self, transport: Any) -> None:
-        """It is connected."""
+        """Note that it is connected."""
         ...
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed."""
+        """Note that it is closed."""
         ...
 
     def eof_received(self) -> None:
-        """The client sends no more."""
+        """Note that the client sends no more."""
         ...
 
     def pause_writing(self) -> None:
-        """The client does not take what is written."""
+        """Note that the client does not take what is written."""
         ...
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Note that the client takes it again."""
         ...
 
 
 class SocketReader(asyncio.BufferedProtocol):
     """Reads a large body to its own place. Everything else goes by way of `scratch` to the connection.
 
-    All connections of an event loop may share it: a loop fills what it was given, and tells so, before it does anything
+    All connections of an event loop may share it: a loop fills the buffer, and reports that, before it does anything
     else.
     """
 
@@ -64,14 +64,14 @@ class SocketReader(asyncio.BufferedProtocol):
         self._body: ArrivingBody | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return where the next bytes go."""
         self._body = body = self._connection.direct_body
         if body is not None:
             return body.free_room()
         return self._first if self._connection.is_between_requests else self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes are there."""
+        """Take so many bytes."""
         if self._body is None:
             self._connection.data_received(bytes(self._scratch[:nbytes]))
         else:

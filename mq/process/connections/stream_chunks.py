@@ -1,4 +1,4 @@
-"""The chunks of a stream, written to its connection past ASGI: hundreds of streams get the same, without a copy."""
+"""The chunks of a stream, written to its connection past ASGI: hundreds of streams get the same bytes uncopied."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from mq.http.render import Part
 
 
 class StreamChunks:
-    """How an answer with chunks goes on, once it has begun. What is written to one that has ended goes nowhere."""
+    """The rest of an answer in chunks, once it has begun. Writes to an answer that has ended go nowhere."""
 
     def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
         self._transport, self._cycle = transport, cycle
@@ -34,7 +34,7 @@ class StreamChunks:
         )
 
     def write(self, pieces: Sequence[Part], size_bytes: int) -> None:
-        """Write chunks that have so many bytes of the body. They are kept as they are until the client takes them."""
+        """Write chunks that have so many bytes of the body. They are kept unchanged until the client takes them."""
         if not self._goes_on:
             return
         self.sent_bytes += size_bytes

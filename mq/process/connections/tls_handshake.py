@@ -1,4 +1,4 @@
-"""The begin of a connection with TLS, before anything of HTTP is there."""
+"""The begin of a connection with TLS, before any bytes of HTTP are there."""
 
 import asyncio
 import ssl
@@ -33,7 +33,7 @@ _MEANINGS = {
 
 
 class TlsDoor:
-    """Makes the protocols of connections that begin with a handshake, and knows which are still at that."""
+    """Makes the protocols of connections that begin with a handshake, and knows which are not done with it."""
 
     def __init__(
         self, context: ssl.SSLContext, watch: ConnectionWatch, served: "Callable[..., asyncio.Protocol]"
@@ -42,11 +42,11 @@ class TlsDoor:
         self.under_way: set[TlsHandshake] = set()
 
     def __call__(self, **named: Any) -> asyncio.BaseProtocol:
-        """As uvicorn makes the protocol of a connection."""
+        """Make the protocol of a connection, as uvicorn does."""
         return TlsHandshake(self, named)
 
     def close(self) -> None:
-        """End the handshakes that are under way. Nothing is lost with them."""
+        """End the handshakes under way. Nothing is lost with them."""
         for each in list(self.under_way):
             each.abort()
 
@@ -54,7 +54,7 @@ class TlsDoor:
 class TlsHandshake(asyncio.BufferedProtocol):
     """A connection until its handshake is done. Then the HTTP protocol, made only now, goes on with it.
 
-    It counts as a connection, and has its time, as one that sends the head of a request.
+    It counts, and has its time, like a connection that sends the head of a request.
     """
 
     may_send = True
@@ -83,11 +83,11 @@ class TlsHandshake(asyncio.BufferedProtocol):
         self._watch.carry_out(self._watch.connections.admit(self, self._address))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return where the next bytes go."""
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes are there."""
+        """Take so many bytes."""
         if self._ended:
             if not self._plain.is_closing():
                 self._watch.unwanted.came(self)
@@ -111,13 +111,13 @@ class TlsHandshake(asyncio.BufferedProtocol):
             else:
                 self._watch.carry_out(self._watch.connections.head_part(self, self.received_bytes))
         except (ssl.SSLError, ssl.CertificateError) as error:
-            self._say()  # the alert, by which the client learns why
+            self._say()  # the alert, which has the reason for the client
             self._failed(error)
         else:
             self._say()
             shown = peer_certificate(tls.getpeercert())
             if shown is not None and self._watch.left_seconds(shown.until_seconds) <= 0:
-                # A session that is resumed was verified when it began, which may be long ago.
+                # A resumed session was verified when it began, which may be long ago.
                 self._failed("the client's certificate has expired")
             else:
                 self._done(tls)
@@ -128,7 +128,7 @@ class TlsHandshake(asyncio.BufferedProtocol):
             self._plain.write(data)
 
     def _done(self, tls: ssl.SSLObject) -> None:
-        """The HTTP protocol counts the connection from here on."""
+        """Hand over to the HTTP protocol, which counts the connection from here on."""
         self._gone()
         transport = TlsTransport(self._plain, tls, self._incoming, self._outgoing)
         transport.begin(self._door.served(**self._named), self._room)
@@ -141,7 +141,7 @@ class TlsHandshake(asyncio.BufferedProtocol):
         self._watch.end(self, refusal)
 
     def end(self, refusal: Refusal) -> None:
-        """End the connection. Who does not speak TLS is told so, without TLS; others only what TLS has to say."""
+        """End the connection. A client without TLS gets the reason in plain HTTP, others only TLS's own messages."""
         if self._ended or refusal not in (NOT_TLS, TLS_FAILED):
             self.abort()
             return
@@ -152,11 +152,11 @@ class TlsHandshake(asyncio.BufferedProtocol):
         if self._speaks_http():
             self._plain.write(refusal.answer(self._watch.new_request_id()))
         self._plain.write_eof()
-        # Closed at once, its machine might drop what it has not read yet.
+        # If closed at once, the client's machine might drop what it has not read yet.
         self._watch.connections.linger(self)
 
     def _speaks_http(self) -> bool:
-        """Whether what has come begins as a request does. To anything else an answer of HTTP means nothing."""
+        """Whether the bytes begin like a request. To any other client an answer of HTTP means nothing."""
         return self._tls is None and bytes(self._room[:1]).isalpha()
 
     def abort(self) -> None:
@@ -175,10 +175,10 @@ class TlsHandshake(asyncio.BufferedProtocol):
             self._plain.resume_reading()
 
     def eof_received(self) -> None:
-        """The client sends no more."""
+        """Note that the client sends no more."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it. A client that goes away is no news: so do those that look whether the port is open."""
+        """Forget it. A client that goes away is not logged: checks of whether the port is open do the same."""
         self._ended = True
         self._watch.unwanted.gone(self)
         self._gone()

@@ -1,8 +1,8 @@
-"""TLS on a connection whose handshake is done: what is above it reads and writes as on a plain one.
+"""TLS on a connection with a finished handshake: the layer above reads and writes as on a plain connection.
 
-Event loops have TLS of their own. This one differs in what a client can make it hold: a connection is counted, and can
-be ended, from its first byte on; what waits to be sent is all in the plain transport, whose limits and clock therefore
-hold as ever; and all connections read to the same piece of memory, where a loop takes 256 KiB for each.
+Event loops have TLS of their own. This one differs in what a client can make it hold. A connection is counted, and can
+be ended, from its first byte on. All bytes that wait to be sent are in the plain transport, so its limits and clock
+hold as ever. And all connections read to the same piece of memory, where a loop takes 256 KiB for each.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 READ_BYTES = 64 * 1024
 """So much is read of a connection before the others have their turn, and so much waits encrypted at most."""
 MOST_OWN_BYTES = 16 * 1024
-"""What TLS itself may have to say while the client takes nothing: it may ask for new keys as often as it likes."""
+"""Bytes that TLS itself may send while the client takes nothing: the client may ask for new keys at any rate."""
 
 
 class TlsTransport(asyncio.Transport):
@@ -30,23 +30,23 @@ class TlsTransport(asyncio.Transport):
         self._own_bytes = 0
 
     def begin(self, protocol: asyncio.Protocol, room: memoryview) -> None:
-        """Have the protocol use the connection. What has come already is for it."""
+        """Let the protocol use the connection. Bytes that have come already are for it."""
         self._protocol = protocol
         self._plain.set_protocol(_Records(self, room))
         protocol.connection_made(self)
         self.read()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the TLS connection, or of the plain one below it."""
+        """Return what is known of the TLS connection, or of the plain one below it."""
         found = super().get_extra_info(name)
         return self._plain.get_extra_info(name, default) if found is None else found
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Have another protocol use the connection. It has to take what comes in its own buffers."""
+        """Let another protocol use the connection. It has to take bytes in its own buffers."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who uses the connection."""
+        """Return the protocol that uses the connection."""
         protocol: asyncio.BaseProtocol = self._protocol
         return protocol
 
@@ -78,7 +78,7 @@ class TlsTransport(asyncio.Transport):
             self._plain.write(data)
 
     def read(self) -> None:
-        """Decrypt what is there, for as long as the protocol reads."""
+        """Decrypt the bytes that are there, for as long as the protocol reads."""
         if self._is_reading:
             return
         self._is_reading = True
@@ -86,7 +86,7 @@ class TlsTransport(asyncio.Transport):
             while not (self._is_paused or self._plain.is_closing()) and self._read_some():
                 pass
         except ssl.SSLError:
-            # Damaged, or forged. What was sent until now is sent, with the alert that says so.
+            # Damaged, or forged. Everything written until now is sent, with the alert that says so.
             self._say_own()
             self._ends = True
             self._plain.close()
@@ -95,7 +95,7 @@ class TlsTransport(asyncio.Transport):
         self._say_own()
 
     def _read_some(self) -> bool:
-        """Hand on a piece. Whether there may be more."""
+        """Hand on a piece. Returns whether there may be more."""
         room = self._protocol.get_buffer(-1)
         size_bytes, filled, has_ended = len(room), 0, False
         try:
@@ -117,7 +117,7 @@ class TlsTransport(asyncio.Transport):
         return filled == size_bytes
 
     def _say_own(self) -> None:
-        """Send what TLS itself has to say: tickets, new keys, alerts."""
+        """Send TLS's own messages: tickets, new keys, alerts."""
         data = self._outgoing.read()
         if not data or self._plain.is_closing():
             return
@@ -134,7 +134,7 @@ class TlsTransport(asyncio.Transport):
             self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand on again what comes, and what is there already."""
+        """Hand on bytes again, also those that are there already."""
         if self._is_paused and not self._plain.is_closing():
             self._is_paused = False
             self._plain.resume_reading()
@@ -142,7 +142,7 @@ class TlsTransport(asyncio.Transport):
                 asyncio.get_running_loop().call_soon(self.read)
 
     def is_reading(self) -> bool:
-        """Whether what comes is handed on."""
+        """Whether bytes are handed on."""
         return not self._is_paused
 
     def can_write_eof(self) -> bool:
@@ -150,7 +150,7 @@ class TlsTransport(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        """Tell the client that nothing more comes. What it still sends is taken, and not even decrypted."""
+        """Tell the client that nothing more comes. Bytes that it still sends are taken, and not even decrypted."""
         self._say_goodbye()
         if self._plain.can_write_eof() and not self._plain.is_closing():
             self._plain.write_eof()
@@ -159,13 +159,13 @@ class TlsTransport(asyncio.Transport):
         if self._ends:
             return
         self._ends = True
-        # It has said so then, and does not wait for the other side to say the same.
+        # Then it has said so, and does not wait for the other side to say the same.
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         self._send()
 
     def close(self) -> None:
-        """Close the connection when all is sent. It does not wait for what the other side says to that."""
+        """Close the connection when all is sent. It does not wait for the other side's answer to that."""
         if not self._plain.is_closing():
             self._say_goodbye()
             self._plain.close()
@@ -193,9 +193,9 @@ class TlsTransport(asyncio.Transport):
         self._plain.set_write_buffer_limits(high, low)
 
     def encrypted(self, data: memoryview) -> None:
-        """Bytes have come."""
+        """Take bytes that have come."""
         if self._ends:
-            # Whoever has said goodbye learns that something comes, so that it may take it slowly, and not what.
+            # A protocol that has said goodbye learns that something comes, so that it may take it slowly, and not what.
             self._protocol.get_buffer(-1)
             self._protocol.buffer_updated(0)
             return
@@ -203,25 +203,25 @@ class TlsTransport(asyncio.Transport):
         self.read()
 
     def lost(self, exc: Exception | None) -> None:
-        """The plain connection is closed."""
+        """Note that the plain connection is closed."""
         self._ends = True
         self._protocol.connection_lost(exc)
 
     def writing_paused(self) -> None:
-        """The client does not take what is written."""
+        """Note that the client does not take what is written."""
         self._protocol.pause_writing()
 
     def writing_resumed(self) -> None:
-        """It does again."""
+        """Note that the client takes it again."""
         self._protocol.resume_writing()
 
     def eof(self) -> None:
-        """The client has closed its side without saying so in TLS. Lengths tell whether a request is whole."""
+        """The client has closed its side without saying so in TLS. Lengths show whether a request is complete."""
         self._protocol.eof_received()
 
 
 class _Records(asyncio.BufferedProtocol):
-    """What the event loop sees of the connection."""
+    """The event loop's view of the connection."""
 
     def __init__(self, transport: TlsTransport, room: memoryview) -> None:
         self._transport, self._room = transport, room[:READ_BYTES]

@@ -1,7 +1,7 @@
-"""Bodies that were answered before their end, most of them refused: what still comes of them is read at a low rate.
+"""Bodies that were answered before their end, most of them refused: their rest is read at a low rate.
 
-Who sends on before he reads would never see his answer if his connection were closed. Read as fast as they come, such
-bodies keep the broker from everybody else's requests.
+A client that sends on before it reads would never see its answer if its connection were closed. Read as fast as they
+come, such bodies keep the broker from all other requests.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import Protocol
 from filer.clock import Clock
 
 STEP_SECONDS = 0.004
-"""Between two pieces, of all connections together. A piece has at most 256 KiB, so that 64 MiB take about a second."""
+"""Between two pieces of all connections together. A piece has at most 256 KiB: 64 MiB take about a second."""
 
 
 class Sender(Protocol):
-    """A connection whose client sends what nobody waits for."""
+    """A connection with a client that sends unwanted bytes."""
 
     def pause(self) -> None:
         """Read nothing of it for now."""
@@ -35,14 +35,14 @@ class Unwanted:
         self._reading: asyncio.Task[None] | None = None
 
     def came(self, sender: Sender) -> None:
-        """A piece has come that nobody waits for. The next one is read when it is the connection's turn."""
+        """Note an unwanted piece. The next one is read when it is the connection's turn."""
         sender.pause()
         self._waiting[sender] = None
         if self._reading is None:
             self._reading = asyncio.create_task(self._read_on(), name="unwanted bodies")
 
     def gone(self, sender: Sender) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         self._waiting.pop(sender, None)
 
     async def _read_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Carries out what `connections` decides: ends connections, counts, and tells the log."""
+"""Carries out the decisions of `connections`: ends connections, counts, and logs."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -24,12 +24,12 @@ class WatchedConnection(Connection, Protocol):
     """A connection that can be ended."""
 
     def end(self, refusal: Refusal) -> None:
-        """End the connection, and tell the client why."""
+        """End the connection, and send the client the reason."""
         ...
 
 
 class ConnectionWatch:
-    """Looks after all connections of a broker. With `ending`, one that comes now is closed: it came too late."""
+    """Looks after all connections of a broker. With `ending`, a new one is closed: it came too late."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ConnectionWatch:
         self.connections: Connections[WatchedConnection] = Connections(limits, clock.monotonic_seconds)
         self.unwanted, self.half_heads = Unwanted(clock), HalfHeads()
         self.ending = False
-        # What all connections read to, which belong to one event loop.
+        # The memory that all connections read to, which belong to one event loop.
         self.scratch = memoryview(bytearray(PIECE_BYTES))
         self._clock = clock
         refused = metrics.requests.connections_refused
@@ -53,7 +53,7 @@ class ConnectionWatch:
         metrics.requests.count_connections(self.connections.__len__)
 
     def close(self) -> None:
-        """The server has ended: there are no more connections."""
+        """Close: the server has ended, and there are no more connections."""
         self.carry_out(self.connections.lingering())
         if self.users is not None:
             self.users.close()
@@ -65,7 +65,7 @@ class ConnectionWatch:
             self.carry_out(self.connections.late())
 
     def left_seconds(self, until_seconds: float) -> float:
-        """How long it is until that time of day (Unix time)."""
+        """Return how long it is until that time of day (Unix time)."""
         return until_seconds - self._clock.now_us() / 1e6
 
     def carry_out(self, decisions: Iterable[Decision[WatchedConnection]]) -> None:
@@ -74,7 +74,7 @@ class ConnectionWatch:
             self.end(connection, refusal)
 
     def end(self, connection: WatchedConnection, refusal: Refusal) -> None:
-        """End a connection. Counted, and told in the log once a minute, unless it was merely idle."""
+        """End a connection. Counts it, and logs it once a minute, unless it was merely idle."""
         if refusal is not IDLE:
             self._refused[refusal.reason].inc()
             self._tell(refusal.reason)

@@ -30,17 +30,17 @@ from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, FRA
 from mq.process.connections.small_frames import FIRST_BYTES, first_of_message, id_at_begin, other_frames, small_texts
 
 SOCKETS = b"/socket"
-"""How paths end at which a connection may become a WebSocket."""
+"""The ends of paths at which a connection may become a WebSocket."""
 PIECE_BYTES = 8 * 1024
 """The library parses so much at once: some milliseconds of the smallest frames."""
 BURST_SECONDS = 1.0
-"""Pings that are further apart are no flood of them."""
+"""Pings that are further apart are no flood."""
 _JOINED_BYTES = 16 * 1024
 _SHORT, _MEDIUM = 126, 65_536
 _FIN = 0x80
 
 _log = logging.getLogger("mq.websockets")
-# It tells of each connection that is closed.
+# It logs each connection that is closed.
 _log.setLevel(logging.WARNING)
 
 
@@ -59,11 +59,11 @@ class Owner(Protocol):
         ...
 
     def half_message(self, size_bytes: int) -> None:
-        """So much of a message is there; 0 where nothing is half."""
+        """Count so much of a message; 0 if no message is half."""
         ...
 
     def held_back(self, size_bytes: int) -> None:
-        """So much has come that is looked at later."""
+        """Count so much that is looked at later."""
         ...
 
     def refuse(self, refusal: Refusal) -> None:
@@ -71,12 +71,12 @@ class Owner(Protocol):
         ...
 
     def linger(self) -> None:
-        """Close the connection once the client has had a moment to read the last that was written."""
+        """Close the connection once the client has had a moment to read the last bytes."""
         ...
 
 
 class WebSocket:
-    """The WebSocket of one connection, which takes it by `received` what comes. The rest is a session's `Wire`."""
+    """The WebSocket of one connection, which passes its bytes to `received`. The rest is a session's `Wire`."""
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self._owner, self._loop = owner, loop
@@ -84,19 +84,19 @@ class WebSocket:
         self._answer: Headers
         self.is_opened = False
         self._is_gone = False
-        # Why the library takes no more, which message that was, and what it says last.
+        # Why the library takes no more, which message that was, and its last words.
         self._broken: Exception | None = None
         self._broken_id: bytes | None = None
         self._last_bytes = b""
-        # What has come is parsed up to there.
+        # The bytes are parsed up to there.
         self._came, self._parsed = b"", 0
         self._inbox: list[Message] = []
-        # Of a message that comes in fragments: what is there.
+        # The present bytes of a message that comes in fragments.
         self._fragments = bytearray()
         self._is_text = False
-        # Of the frame in which the library is, if it is in one: what it has of it, and what has to come.
+        # For the library's present frame, if there is one: the bytes it has, and those to come.
         self._half_bytes = self._left_bytes = 0
-        # Of what came in one go without a whole message: frames, and their bytes.
+        # For bytes that came in one go without a complete message: frames, and their bytes.
         self._small_frames = self._small_bytes = 0
         self._request_id: str | None = None
         self._news: asyncio.Future[None] | None = None
@@ -105,8 +105,8 @@ class WebSocket:
     # -- opening -----------------------------------------------------------------------------------------------------
 
     def why_not(self, scope: Scope, frame_bytes: int) -> tuple[int, str] | None:
-        """Why that request cannot open it: the status of the answer, and the words. It takes messages up to a size."""
-        # Open as far as the library knows: it does not see the request on the wire.
+        """Return why that request cannot open it: status and words of the answer. Takes messages up to a size."""
+        # Open in the library's view: it does not see the request on the wire.
         conn = ServerProtocol(
             subprotocols=[Subprotocol(SUBPROTOCOL)], state=State.OPEN, max_size=frame_bytes, logger=_log
         )
@@ -121,7 +121,7 @@ class WebSocket:
         return None
 
     def open(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Answer the request: from here on there are frames. Nothing is written to a client that is gone."""
+        """Answer the request: frames follow from here on. Writes nothing to a client that is gone."""
         assert self._conn is not None
         self.is_opened = True
         if self._is_gone or self._owner.transport.is_closing():
@@ -145,14 +145,14 @@ class WebSocket:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the client has broken the protocol: nothing more is taken, and `close` tells why.
+        """Whether the client has broken the protocol: nothing more is taken, and `close` sends the reason.
 
-        Until then what had begun before is answered.
+        Until then, earlier requests are answered.
         """
         return self._broken is not None
 
     def received(self, data: bytes) -> None:
-        """Bytes have come. Behind the end nobody looks at them."""
+        """Take bytes. Those behind the end are ignored."""
         if (self.is_opened and not self.is_open) or self.is_broken:
             return
         now_seconds = self._loop.time()
@@ -166,14 +166,14 @@ class WebSocket:
             self._parse()
 
     def take(self) -> Sequence[Message]:
-        """The next messages, in order. Who has taken some takes no more before he is done with these."""
+        """Return the next messages, in order. The caller takes no more before it is done with these."""
         if not self._inbox:
             self._parse()
         taken, self._inbox = self._inbox, []
         return taken
 
     def go_on(self) -> None:
-        """The client has taken most of what was written. It may wait to send the next, or have sent only pings."""
+        """Go on: the client has taken most of what was written. It may wait to send more, or have sent only pings."""
         self._parse()
 
     @property
@@ -181,11 +181,12 @@ class WebSocket:
         return len(self._came) - self._parsed
 
     def _forget_what_came(self) -> None:
-        """Hold nothing of what is half: it counts no more, and the connection may stay for a while."""
+        """Hold nothing of a half message: it counts no more, and the connection may stay for a while."""
         self._came, self._parsed = b"", 0
         self._fragments = bytearray()
         if self._conn is not None:
-            # It refers to itself, so it stays until garbage is collected: with what it has read, and its last frame.
+            # The library refers to itself, so it stays until a garbage collection: with its read bytes, and its last
+            # frame.
             self._conn.reader.discard()
             self._conn.parser.close()
 
@@ -193,7 +194,7 @@ class WebSocket:
         self._owner.held_back(self._unparsed_bytes)
 
     def _parse(self) -> None:
-        """Parse a piece of what has come. If more is there, or the client does not read, that waits."""
+        """Parse a piece of the bytes. If there are more, or the client does not read, the rest waits."""
         if not self.is_open or self.is_broken:
             return
         if self._inbox or self._owner.flow.write_paused:
@@ -208,7 +209,7 @@ class WebSocket:
             self._break(self._conn.parser_exc, begin)
             return
         if is_cut or not self._unparsed_bytes:
-            # The rest of what came is not held.
+            # The rest of the bytes is not held.
             self._came, self._parsed = self._came[self._parsed :], 0
         if self._framing_is_too_small():
             self._owner.refuse(FRAMING)
@@ -227,7 +228,7 @@ class WebSocket:
             self._owner.read_on()
 
     def _break(self, error: Exception, begin: int) -> None:
-        """The library takes no more. It has closed its side, but nothing of that is written yet."""
+        """Note that the library takes no more. It has closed its side, but nothing of that is written yet."""
         conn = self._conn
         assert conn is not None
         if isinstance(error, PayloadTooBig):
@@ -241,7 +242,7 @@ class WebSocket:
         self.wake()
 
     def _parse_piece(self) -> bool:
-        """Add the next messages. Returns whether all that is left is the begin of a frame, which is not whole."""
+        """Add the next messages. Returns whether only the begin of an incomplete frame is left."""
         conn = self._conn
         assert conn is not None
         if not self._left_bytes and conn.current_size is None:
@@ -261,7 +262,7 @@ class WebSocket:
         return False
 
     def _end_of_piece(self) -> int:
-        """Up to where the library gets what has come: in the frame in which it is, or the next ones."""
+        """Return up to where the library gets bytes: the rest of its present frame, or the next ones."""
         if self._left_bytes:
             size_bytes = min(self._left_bytes, self._unparsed_bytes, PIECE_BYTES)
             self._left_bytes -= size_bytes
@@ -277,7 +278,7 @@ class WebSocket:
         return self._small_frames > MOST_SMALL_CHUNKS and self._small_bytes < LEAST_CHUNK_BYTES * self._small_frames
 
     def _add(self, frame: Frame) -> None:
-        """Add a frame to the messages. The library has seen to it that they come in an order that is allowed."""
+        """Add a frame to the messages. The library has checked that their order is allowed."""
         self._small_frames += 1
         self._small_bytes += len(frame.data) if frame.opcode is Opcode.CONT else 0
         if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY:
@@ -299,7 +300,7 @@ class WebSocket:
         self._owner.half_message(half_bytes if self.is_open and not self.is_broken else 0)
 
     def _reply(self) -> None:
-        """Write what the library has to say: pongs, and the end."""
+        """Write what the library has to send: pongs, and the end."""
         conn = self._conn
         assert conn is not None
         replies = b"".join(conn.data_to_send())
@@ -313,7 +314,7 @@ class WebSocket:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the client does not take what is written as fast as it comes."""
+        """Whether the client takes what is written more slowly than it comes."""
         return bool(self._owner.flow.write_paused) and self.is_open
 
     async def drained(self) -> None:
@@ -322,7 +323,7 @@ class WebSocket:
             await self._owner.flow.drain()
 
     def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
-        """Write a message. It is kept as it is until the client takes it."""
+        """Write a message. It is kept unchanged until the client takes it."""
         if self.is_open and not self._owner.transport.is_closing():
             self._write(parts, is_text=is_text)
 
@@ -335,9 +336,9 @@ class WebSocket:
             self._owner.transport.writelines(whole)
 
     def _write_problem(self, problem: Problem, id_: bytes | None = None) -> None:
-        """The last message before the end. The library has closed its side already, and would take none.
+        """Write the last message before the end. The library has closed its side already, and would take none.
 
-        `id_` is the JSON of the id of the message that it is about.
+        `id_` is the JSON of the id of the message concerned.
         """
         if not self._owner.transport.is_closing():
             with request_ids.within(self._request_id):
@@ -352,7 +353,7 @@ class WebSocket:
             self._owner.transport.writelines(self._conn.data_to_send())
 
     def close(self, code: int, reason: str) -> None:
-        """Close it, behind all that was written. If the client has broken the protocol, that is why."""
+        """Close it, behind all that was written. If the client has broken the protocol, that is the reason."""
         if not self.is_open:
             return
         assert self._conn is not None
@@ -378,7 +379,7 @@ class WebSocket:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def end(self, refusal: Refusal) -> None:
-        """The broker ends the connection: tell the client why, if it reads."""
+        """End the connection: send the client the reason, if it reads."""
         assert self._conn is not None
         if self._broken is not None:
             self._close_broken(self._broken)
@@ -394,7 +395,7 @@ class WebSocket:
         self.wake()
 
     def is_gone(self) -> None:
-        """Nothing comes any more, and nothing that is written arrives."""
+        """Note that nothing comes any more, and nothing that is written arrives."""
         self._is_gone = True
         self._forget_what_came()
         self.wake()
@@ -410,13 +411,13 @@ class WebSocket:
             self._news = None
 
     def wake(self) -> None:
-        """Have `news` return."""
+        """Make `news` return."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
 
 def _head(opcode: Opcode, size_bytes: int) -> bytes:
-    """The head of a frame that is a whole message. The library would copy what follows."""
+    """Return the head of a frame that is a whole message. The library would copy what follows."""
     if size_bytes < _SHORT:
         return struct.pack("!BB", _FIN | opcode, size_bytes)
     if size_bytes < _MEDIUM:
@@ -436,7 +437,7 @@ _OF_SOCKETS = {
 
 
 def _problem_of(error: Exception, most_bytes: int) -> Problem:
-    """Why the library has ended the connection."""
+    """Return why the library has ended the connection."""
     if isinstance(error, PayloadTooBig):
         detail = f"a message is larger than {most_bytes} bytes: send several, or publish it over HTTP"
         return Problem("body-too-large", "The body is too large", 413, detail, extras={"limit_bytes": most_bytes})

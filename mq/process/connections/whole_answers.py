@@ -24,9 +24,9 @@ _JOINED_BYTES = 16 * 1024
 
 
 def plain_head(status: int, headers: Iterable[tuple[bytes, bytes]], size_bytes: int) -> bytes | None:
-    """The head of an answer with a body of that size; None if it has any header that is not plain, or no valid value.
+    """Return the head of an answer with a body of that size; None if a header is not plain, or has a bad value.
 
-    It is what uvicorn makes of the same headers.
+    uvicorn makes the same bytes from the same headers.
     """
     parts, values = [STATUS_LINE[status]], []
     for name, value in headers:
@@ -43,10 +43,10 @@ def plain_head(status: int, headers: Iterable[tuple[bytes, bytes]], size_bytes: 
 class WholeAnswers:
     """How the endpoints of a connection send: an answer's head is written together with its body.
 
-    uvicorn writes the two one after the other: two calls of the system, and two packets. An endpoint may give its
-    answer as one message (`WHOLE_BODY`), which takes half of the time. Otherwise the head is held, only where its body
-    follows at once: where its length is known, and it has one. If none follows, the endpoint has failed, and the
-    connection is closed. For these the object is the transport, as the request sees it.
+    uvicorn writes the two one after the other: two system calls, and two packets. An endpoint may give its answer as
+    one message (`WHOLE_BODY`), which takes half of the time. Otherwise the head is held only if its body follows at
+    once: if its length is known and not 0. If none follows, the endpoint has failed, and the connection is closed. For
+    these the object is the transport, as the request sees it.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -59,7 +59,7 @@ class WholeAnswers:
     def around(
         self, app: ASGI3Application, cycle: RequestResponseCycle, socket: WebSocket | None = None
     ) -> ASGI3Application:
-        """The app, as it is to be called for this request: what it sends comes here first.
+        """Return the app to call for this request: its messages come here first.
 
         The connection becomes the `socket` if the app opens it.
         """
@@ -90,7 +90,7 @@ class WholeAnswers:
         return cycle.send(event)
 
     async def _send_frames(self, cycle: RequestResponseCycle, socket: WebSocket, message: Message) -> None:
-        """The answer is that the connection becomes a WebSocket. It ends when that is closed."""
+        """Answer by making the connection a WebSocket. The answer ends when that is closed."""
         if message["type"] == "http.response.start":
             cycle.response_started = True
             socket.open([*cycle.default_headers, *message["headers"]])
@@ -128,7 +128,7 @@ class WholeAnswers:
         await cycle.send({"type": "http.response.body", "body": body})
 
     def begin(self, cycle: RequestResponseCycle) -> None:
-        """The next answer is that of this request, and comes in several messages."""
+        """Begin the answer of this request, which comes in several messages."""
         self._cycle, self._head = cycle, None
         cycle.transport = cast("asyncio.Transport", self)
 
