@@ -1,4 +1,4 @@
-"""What this broker knows to be gone or damaged of a topic's segments: logged once, counted, and shown."""
+"""The missing or damaged objects of a topic's segments, as far as this broker knows: logged once, counted, shown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _log = EventLog(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LostObject:
-    """An object, and the messages `[offset, next_offset)` that cannot be read without it; None: no end is known."""
+    """An object, and the messages `[offset, next_offset)` that need it; None: their end is not known."""
 
     segment: int
     offset: int
@@ -28,7 +28,7 @@ class LostObject:
 
     @property
     def what(self) -> str:
-        """What has become of it."""
+        """What has happened to it."""
         return "damaged" if self.damaged else "missing"
 
 
@@ -43,7 +43,7 @@ class LostObjects:
         self._lost: dict[int, frozenset[LostObject]] = {}
 
     def note(self, segment_id: int, index: SegmentIndex) -> None:
-        """Take over what an index knows. An object that was not lost before is logged."""
+        """Apply what an index knows. Logs an object that was not lost before."""
         if not index.lost and index.blocked is None and segment_id not in self._lost:
             return
         ref, before = self._ref(segment_id), self._lost.get(segment_id, frozenset())
@@ -68,12 +68,12 @@ class LostObjects:
         self._count()
 
     def forget(self, segment_id: int) -> None:
-        """The topic has no such segment any more."""
+        """Forget a segment that the topic has no longer."""
         if self._lost.pop(segment_id, None):
             self._count()
 
     def shown(self) -> list[dict[str, Any]]:
-        """The lost objects as answers show them, the first `SHOWN` of them."""
+        """Return the lost objects as answers show them, the first `SHOWN` of them."""
         ordered = sorted((each for lost in self._lost.values() for each in lost), key=lambda e: (e.segment, e.offset))
         return [
             {

@@ -33,9 +33,9 @@ _log = EventLog(__name__)
 class OwnedSegments:
     """Writers and tails by segment id. All methods belong to the event loop's thread.
 
-    `news` wakes when messages become readable. `refresh` reads the topic's record. `inherit` gives the producer windows
-    that a segment has from its predecessors. `on_lost` is called when a writer has stopped before its segment was
-    sealed. `created`: this process has just created the topic, as of that moment (`Catalogue.create`).
+    `news` wakes when messages become readable. `refresh` reads the topic's record. `inherit` returns the producer
+    windows that a segment has from its predecessors. `on_lost` is called when a writer has stopped before its segment
+    was sealed. `created`: this process has just created the topic, as of that moment (`Catalogue.create`).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class OwnedSegments:
         self._closing = False
         observer = services.observers.get(state.topic)
         self._observed = None if observer is None else ObservedSegments(state.topic, observer, services.clock)
-        # A process before may have written segments below this one as the same incarnation.
+        # An earlier process may have written segments below this one as the same incarnation.
         resumed = services.incarnation.resumed and created is None
         self._first_of_this_process = state.next_segment if resumed else 0
         self._created, self._first_of_others = created, state.next_segment
@@ -70,7 +70,7 @@ class OwnedSegments:
         self._went_on: set[int] = set()
 
     def apply(self, state: TopicState) -> None:
-        """Take over a newer state, before writers are opened by it: end what others have sealed."""
+        """Apply a newer state, before writers are opened by it: end the segments that others have sealed."""
         self._state = state
         for segment in state.segments:
             if segment.state == "sealed":
@@ -80,19 +80,19 @@ class OwnedSegments:
         """Open a writer for each open segment that was opened in this process's life, from offset 0 on.
 
         This process is the only one that has written such a segment (the broker's id carries the incarnation, and only
-        one process at a time has it). So there is no file yet, and nothing to ask the store for. A segment of a process
-        before this one of the same incarnation waits for `go_on`.
+        one process at a time has it). So there is no file yet, and nothing to ask the store for. A segment of an
+        earlier process of the same incarnation waits for `go_on`.
 
-        That this process created the topic is a proof for its first segments, as of then: the record named them as open
-        and ours when it came to be, and nothing of the topic was there, so none of their names can have been superseded
-        before. The proof is in memory alone: another process that finds the topic looks by itself.
+        If this process created the topic, that is a proof for its first segments, as of then. The record named them as
+        open and ours from its creation on. Nothing of the topic was there, so none of their names can have been
+        superseded before. The proof is in memory alone: another process that finds the topic looks by itself.
         """
         for segment in self.without_writer():
             if segment.id >= self._first_of_this_process:
                 self._open_writer(segment, proven=self._created if segment.id < self._first_of_others else None)
 
     def without_writer(self) -> list[Segment]:
-        """Open segments of this broker that nobody writes here yet, and which no transition seals."""
+        """Return this broker's open segments that have no writer yet, and which no transition seals."""
         under_way = self._state.transition
         sealing = () if under_way is None else under_way.seal
         return [
@@ -106,9 +106,9 @@ class OwnedSegments:
         return segment_id in self._went_on
 
     async def go_on(self, segment: Segment) -> bool:
-        """Write a segment on that a process before this one wrote, as the same incarnation; whether that can be done.
+        """Go on with a segment of an earlier process, as the same incarnation; returns whether that is possible.
 
-        It cannot if the segment was sealed, or if its last file is damaged. Concurrent callers share one look. Raises
+        It is not if the segment was sealed, or if its last file is damaged. Concurrent callers share one look. Raises
         `BraidError`.
         """
         task = self._going_on.get(segment.id)
@@ -121,8 +121,8 @@ class OwnedSegments:
     async def _go_on(self, segment: Segment) -> bool:
         """Look at the record and at the end of the log, then open the writer.
 
-        Stopped anywhere, nothing has happened to the segment. It is safe even if another process writes it: whoever
-        puts a file of that name second stores nothing, and stops.
+        Stopped anywhere, nothing has happened to the segment. It is safe even if another process writes it: the second
+        process to put a file of that name stores nothing, and stops.
         """
         services, store = self._services, self._services.store
         await store.tell_time()
@@ -148,7 +148,7 @@ class OwnedSegments:
             task.exception()  # the callers have got it
 
     def is_at_rest(self) -> bool:
-        """Whether nothing that this broker writes is on its way to the store, as far as segments are open."""
+        """Whether nothing of this broker's writers of open segments is on its way to the store."""
         return self._state.transition is None and all(writer.is_at_rest for writer in self._writers_of_open_segments())
 
     def has_stored_all(self) -> bool:
@@ -160,7 +160,7 @@ class OwnedSegments:
         return [writer for segment_id, writer in self.writers.items() if segment_id in opened]
 
     def forget(self, segment_id: int) -> None:
-        """The topic has no such segment any more."""
+        """Forget a segment that the topic has no longer."""
         self.tails.pop(segment_id, None)
         self.writers.pop(segment_id, None)
         if self._observed is not None:
@@ -218,9 +218,9 @@ class OwnedSegments:
         async def is_open_and_ours() -> bool:
             newest = await self._recorded(segment.id)
             ours = newest is not None and newest.state == "open" and newest.owner == services.broker
-            # Without a cluster, the record alone does not tell that nobody has rolled the segment up: another process
-            # may have taken this one for dead, or may be the same incarnation by an older record. The first file is
-            # not deleted before a roll-up or a later file stands beside it, so no other name tells that.
+            # Without a cluster, the record alone does not show that no other process has rolled the segment up: another
+            # process may have taken this one for dead, or may be the same incarnation by an older record. The first
+            # file is not deleted before a roll-up or a later file stands beside it, so no other name shows it.
             first, ref = FileName(0), self._ref(segment.id)
             return ours and (services.clustered or await has_no_other_name(services.store, ref, first))
 
@@ -241,7 +241,7 @@ class OwnedSegments:
             self._observed.opened(segment.id, writer)
 
     def _replication(self, segment: Segment) -> Replication | None:
-        """How a segment of this broker is replicated; None if it has no followers."""
+        """Return how a segment of this broker is replicated; None if it has no followers."""
         services, followers = self._services, segment.brokers[1:]
         if not followers:
             return None
@@ -271,7 +271,7 @@ class OwnedSegments:
             writer.answer_held()
 
     def _replicated(self, segment_id: int, held: Sequence[Accepted]) -> None:
-        """All followers hold these messages: readers get them before they are stored."""
+        """Make these messages readable before they are stored, since all followers hold them."""
         tail = self.tails.get(segment_id)
         if tail is not None and held[0].base == tail.end:
             table = join(self._ref(segment_id), held, tail.end)
@@ -279,7 +279,7 @@ class OwnedSegments:
             self._news.wake()
 
     def _note_sealed(self, segment: Segment) -> None:
-        """All messages of the segment are on the store: nothing held here is needed, and nothing beyond may be read."""
+        """Drop and hide messages: all of the segment are on the store, and nothing beyond may be read."""
         if (writer := self.writers.get(segment.id)) is not None:
             writer.note_sealed()
         tail = self.tails.get(segment.id)

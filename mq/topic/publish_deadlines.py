@@ -4,7 +4,7 @@ A store that hangs would keep them, and their connections, for ever. After the t
 that names the cause. The messages stay where they are: the owner still stores them, in order, when the store is back.
 So the outcome is unknown, and the room that the messages take in the front store stays reserved.
 
-A broker that ends although the store has not taken everything ends all of this: whoever waits gets that error then.
+A broker that ends although the store has not taken everything ends all of this: waiting publishers get that error then.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ TOGETHER_SHARE = 0.05
 
 
 class DeadlineGroup:
-    """The futures of requests that expire at the same moment. Whoever adds a future removes it again."""
+    """The futures of requests that expire at the same moment. A request removes its future again."""
 
     __slots__ = ("expired", "expires_seconds", "limits", "waiters")
 
@@ -44,14 +44,14 @@ class PublishDeadlines:
         self._ended = False
 
     def group(self) -> DeadlineGroup:
-        """The group of requests that begin now. Raises `Repeatable` after `end`: nothing may be appended then."""
+        """Return the group of requests that begin now. Raises `Repeatable` after `end`: appending is over then."""
         return self._newest or self._begin_group()
 
     def end(self) -> None:
-        """Have all requests expire now, and those that begin later at once: the process ends.
+        """Make all requests expire now, and later ones at once: the process ends.
 
-        Safe at any moment, as the end of a time limit is: nobody is told that messages are stored, or that they are not
-        unless they were never appended.
+        Safe at any moment, like the end of a time limit: no publisher is told that messages are stored, or that they
+        are not unless they were never appended.
         """
         self._ended = True
         now_seconds = asyncio.get_running_loop().time()
@@ -79,7 +79,7 @@ class PublishDeadlines:
             raise self.nothing_stored() from error
 
     def nothing_stored(self) -> Repeatable:
-        """The error of a request of which nothing was stored, and nothing waits to be."""
+        """Return the error of a request without stored messages, and without any that still wait to be stored."""
         why, cause = self._why()
         return Repeatable(StoreTimeout(f"{why}; nothing of this was stored: send it again", cause=cause))
 

@@ -1,4 +1,4 @@
-"""Cutting a publish by key range: which rows go to which open segment."""
+"""Cuts a publish by key range: decides which rows go to which open segment."""
 
 import asyncio
 import bisect
@@ -65,10 +65,10 @@ class Appender(Protocol):
     def gather(
         self, single: Single, size_bytes: int, together: object
     ) -> tuple[asyncio.Future[list[Position]], int] | None:
-        """As `append` of one message, which may share its future with those right before it, of the same `together`.
+        """As `append` for one message, which may share its future with those right before it of the same `together`.
 
-        The future resolves to the position of the first of them; the number says which one this is. None where it has
-        to be appended by itself. Raises as `append`.
+        The future resolves to the position of the first of them; the number is this one's place. None if it has to be
+        appended by itself. Raises as `append`.
         """
         ...
 
@@ -78,7 +78,7 @@ class Appender(Protocol):
 
 
 class _NoOwner:
-    """Takes nothing: nobody writes the segment yet."""
+    """Takes nothing: the segment has no writer yet."""
 
     is_open = is_sealing = is_sealed = False
 
@@ -107,18 +107,18 @@ class Route:
     """The open segments of a topic in key order, each with its appender."""
 
     def __init__(self, segments: Sequence[tuple[int, int, Appender]]) -> None:
-        """For segments as (id, first slot, appender)."""
+        """Make a route of segments as (id, first slot, appender)."""
         self.ids = [segment_id for segment_id, _, _ in segments]
         self.appenders = [appender for _, _, appender in segments]
         self._first_slots = [start for _, start, _ in segments]
         self._starts = np.array(self._first_slots, dtype=np.int64)
 
     def segment_index(self, slot: int) -> int:
-        """The index in `ids` and `appenders` of the segment that takes a slot; -1 if there is no segment."""
+        """Return the index in `ids` and `appenders` of a slot's segment; -1 if there is no segment."""
         return bisect.bisect_right(self._first_slots, slot) - 1
 
     def cut(self, rows: pa.RecordBatch, *, null_slot: int) -> list[tuple[int, CutRows]]:
-        """The rows for each segment, in the order of the request, as (segment index, rows)."""
+        """Return the rows for each segment, in the order of the request, as (segment index, rows)."""
         count = rows.num_rows
         if len(self.ids) == 1:
             return [(0, CutRows(RequestRows(rows), 0, count))]
@@ -134,7 +134,7 @@ class Route:
         ]
 
     def rows_of(self, rows: pa.RecordBatch, segments: Sequence[int], *, null_slot: int) -> pa.RecordBatch:
-        """The rows that `cut` gives to the segments with these ids, in the order of the request."""
+        """Return the rows that `cut` gives to the segments with these ids, in the order of the request."""
         wanted = np.isin(np.array(self.ids)[self._segment_indices(rows, null_slot)], segments)
         return rows.filter(pa.array(wanted))
 

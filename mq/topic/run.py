@@ -1,4 +1,4 @@
-"""What a read finds of one segment."""
+"""The result of a read of one segment."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 class Run:
     """Consecutive messages of one segment, in the columns of `MessageSchema.log`; `end` is the offset behind them.
 
-    `size_bytes` is what they take. It is remembered: Arrow takes long to tell it.
+    `size_bytes` is their size. It is kept, since Arrow takes long to compute it.
     """
 
     segment: int
@@ -19,5 +19,5 @@ class Run:
 
     @classmethod
     def of(cls, segment: int, end: int, table: pa.Table) -> "Run":
-        """The messages of that table."""
+        """Make a run of the messages of that table."""
         return cls(segment, end, table, table.nbytes if table.num_rows else 0)

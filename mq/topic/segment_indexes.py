@@ -25,14 +25,14 @@ from filer.topic.topic_state import Segment
 from filer.verification.stored_files import verify_file
 
 LOOK_AGAIN_SECONDS = 2.0
-"""How often a broker looks whether lost objects of a segment are back."""
+"""How often a broker checks whether lost objects of a segment are back."""
 HOLES_AT_ONCE = 16
 CHECK_AGAIN_SECONDS = 10.0
-"""How often one damaged object of a segment that looks unchanged is read whole: it may have its old time and size."""
+"""How often one damaged, seemingly unchanged object of a segment is read whole: time and size may be the old ones."""
 
 
 def nobody_told(segment_id: int, index: SegmentIndex) -> None:
-    """For indexes of which nobody wants to know what is lost."""
+    """For indexes whose losses are not reported."""
 
 
 async def _nothing_new() -> None:
@@ -44,7 +44,7 @@ class SegmentIndexes:
 
     `on_rebuilt` is called with a segment whose snapshot was damaged: its index was read from its files instead.
     `on_lost` is called with each index that may have lost or regained objects. `refresh` reads the topic's record,
-    which may give up what is lost by now (`mq topic repair`).
+    which may have given up the lost objects by now (`mq topic repair`).
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class SegmentIndexes:
         self._on_lost(segment_id, index)
 
     def give_up(self, segment_id: int, *, is_written_here: bool) -> None:
-        """Take over what topic.json says is given up of a segment by now.
+        """Apply what topic.json says is given up of a segment by now.
 
-        An index that cannot be changed is recovered at its next use. Not that of a segment which is written here: its
-        owner goes on by it, and what it cannot take over stays told as lost here.
+        An index that cannot be changed is recovered at its next use. That does not hold for a segment which is written
+        here: its owner goes on by its index, and ranges that the index cannot apply are still reported as lost here.
         """
         known = self.known.get(segment_id)
         if known is None:
@@ -103,10 +103,10 @@ class SegmentIndexes:
             self.forget(segment_id)
 
     async def get(self, segment: Segment, *, longest_seconds: float) -> SegmentIndex:
-        """The index as it was at most `longest_seconds` ago. Raises as `recover_index`."""
+        """Return the index as it was at most `longest_seconds` ago. Raises as `recover_index`."""
         known = self.known.get(segment.id)
         if known is not None and await self._is_superseded(segment.id, known):
-            # Nothing that is read by names within a hole would find a roll-up that reaches beyond it.
+            # No read by names within a hole would find a roll-up that reaches beyond it.
             self.forget(segment.id)
             known = None
         if known is not None and self._age_seconds(segment.id) < _longest_seconds(segment, known, longest_seconds):
@@ -124,7 +124,7 @@ class SegmentIndexes:
         return await asyncio.shield(reading)
 
     async def _is_superseded(self, segment_id: int, index: SegmentIndex) -> bool:
-        """Whether others have rolled up what is lost here, unless that was asked a moment ago."""
+        """Whether others have rolled up what is lost here, unless that was checked a moment ago."""
         now_seconds = self._clock.monotonic_seconds()
         if not index.lost or now_seconds - self._listed_seconds.get(segment_id, -1e9) < CHECK_AGAIN_SECONDS:
             return False
@@ -134,9 +134,9 @@ class SegmentIndexes:
         return False
 
     async def look_again(self, segment_id: int, index: SegmentIndex) -> None:
-        """Look whether objects that the index has lost are back or given up, unless somebody did so a moment ago.
+        """Check whether lost objects of the index are back or given up, unless that was done a moment ago.
 
-        A store that does not answer changes nothing: the next caller looks again.
+        If the store does not answer, nothing changes, and the next caller checks again.
         """
         now_seconds = self._clock.monotonic_seconds()
         if not index.lost or now_seconds - self._looked_seconds.get(segment_id, -1e9) < LOOK_AGAIN_SECONDS:
@@ -155,7 +155,7 @@ class SegmentIndexes:
         self._on_lost(segment_id, index)
 
     async def _check_again(self, segment_id: int, index: SegmentIndex) -> None:
-        """Read the next damaged object that looks unchanged, unless one was read a moment ago."""
+        """Read the next damaged object that seems unchanged, unless one was read a moment ago."""
         now_seconds = self._clock.monotonic_seconds()
         unchanged = [hole for hole in index.lost if hole.etag is not None]
         if not unchanged or now_seconds - self._checked_seconds.get(segment_id, -1e9) < CHECK_AGAIN_SECONDS:
@@ -169,7 +169,7 @@ class SegmentIndexes:
                 await find_again(self._store, ref, index, hole, is_sound=True)
 
     async def lose(self, segment_id: int, index: SegmentIndex, facts: FileFacts, *, damaged: bool) -> None:
-        """Have a hole in the index in the place of a file that cannot be read, until it is put back."""
+        """Make a hole in the index in the place of a file that cannot be read, until it is put back."""
         etag = None
         if damaged:
             with contextlib.suppress(BraidError):
@@ -179,13 +179,13 @@ class SegmentIndexes:
         self._on_lost(segment_id, index)
 
     async def compare(self, segment_id: int, index: SegmentIndex, *, longest_seconds: float) -> None:
-        """Learn the sizes anew of files that others have written again since, unless that was done lately.
+        """Update the sizes of files that others have written again since, unless that was done lately.
 
-        A file of another size that cannot be read is a hole from then on. One that is not listed may have been rolled
-        up. A store that does not answer changes nothing.
+        A file of another size that cannot be read is a hole from then on. A file that is not listed may have been
+        rolled up. If the store does not answer, nothing changes.
         """
         now_seconds = self._clock.monotonic_seconds()
-        # No other file is ever written anew.
+        # No other file is ever written again.
         if not any(facts.name.rolled for facts in index.files):
             return
         if now_seconds - self._compared_seconds.get(segment_id, -1e9) < longest_seconds:
@@ -199,7 +199,7 @@ class SegmentIndexes:
                 await self.lose(segment_id, index, facts, damaged=True)
 
     async def lose_gone(self, segment_id: int, index: SegmentIndex, segment: Segment | None) -> bool:
-        """Have holes in the place of the files that are not on the store, or damaged; whether none is named any more.
+        """Make holes in the place of missing or damaged files; returns whether the index names none any more.
 
         Call it only with an index that was read from the store a moment ago, or which this broker alone changes: files
         that others have rolled up stay for a grace period. `segment` is one that is not written here. Raises
@@ -214,9 +214,9 @@ class SegmentIndexes:
         return not any(facts in index.files for facts in found.gone)
 
     async def rebuild(self, segment: Segment, offset: int) -> bool:
-        """Read the index from the names of files alone, as the one at hand names a file at `offset` that is gone.
+        """Read the index from the names of files alone, since the present one names a missing file at `offset`.
 
-        Whether that one has the offset, and is used from now on. Then the snapshot is an older one that somebody has
+        Returns whether the new one has the offset, and is used from now on. Then the snapshot is an older one that was
         put back. The files of a bulk load are known by their snapshot alone. Raises `StoreError`.
         """
         if segment.load is not None:
@@ -231,11 +231,11 @@ class SegmentIndexes:
         return True
 
     async def read_anew(self, segment: Segment, known_end: int) -> SegmentIndex:
-        """The index of an open segment as the store has it now, for an owner to go on with; it is not used yet.
+        """Return the index of an open segment as the store has it now, for an owner to go on with; does not use it.
 
-        The log reaches at least to `known_end`. Nobody else has this index: reads that are under way change another
-        one. The index of a writer cannot be exchanged later, so it must not begin with an older snapshot that somebody
-        has put back. Raises as `recover_index`.
+        The log reaches at least to `known_end`. No other caller has this index: reads under way change another one. The
+        index of a writer cannot be exchanged later, so it must not begin with an older snapshot that was put back.
+        Raises as `recover_index`.
         """
         ref = self._ref(segment.id)
         index = await recover_index(self._store, ref, start_offset=segment.start_offset)
@@ -262,7 +262,7 @@ class SegmentIndexes:
         return self._clock.monotonic_seconds() - self._read_seconds.get(segment_id, -1e9)
 
     async def _read(self, segment: Segment) -> SegmentIndex:
-        """Read only what is new, unless nothing is known or retention has moved on."""
+        """Read only the new part, unless nothing is known or retention has moved on."""
         began_seconds = self._clock.monotonic_seconds()
         known, ref = self.known.get(segment.id), self._ref(segment.id)
         if known is not None and known.start_offset == segment.start_offset:
@@ -288,7 +288,7 @@ class SegmentIndexes:
 
 
 def _longest_seconds(segment: Segment, index: SegmentIndex, wanted_seconds: float) -> float:
-    """How old the index may be: of any age if it is whole. A damaged seal may be put back at any time."""
+    """Return how old the index may be: of any age if it is whole. A damaged seal may be put back at any time."""
     if not index.sealed and not segment.is_over_at(index.end):
         return wanted_seconds
     return math.inf if index.blocked is None else max(wanted_seconds, LOOK_AGAIN_SECONDS)

@@ -10,15 +10,15 @@ from filer.event_log import EventLog
 from filer.segment.writer.segment_writer import SegmentWriter
 
 LAST_WORD_SECONDS = 2.0
-"""A last word may take so long. Whoever asks the owner to seal waits at least twice as long, and asks again."""
+"""A last word may take so long. A caller that asks the owner to seal waits at least twice as long, and repeats it."""
 
 _log = EventLog(__name__)
 
 
 class SegmentObserver(Protocol):
-    """Learns what becomes of the segments of one topic that this broker owns.
+    """Learns what happens to the segments of one topic that this broker owns.
 
-    All methods are called in the event loop's thread. Nothing that they raise keeps the topic from going on.
+    All methods are called in the event loop's thread. Their errors do not keep the topic from going on.
     """
 
     def on_writer_opened(self, segment: int) -> None:
@@ -30,44 +30,44 @@ class SegmentObserver(Protocol):
         ...
 
     async def before_seal(self, segment: int) -> None:
-        """What is accepted until this returns comes before the seal, or before the clean end of this broker.
+        """Finish: messages accepted until this returns come before the seal, or before the clean end of this broker.
 
-        It comes at most once for a segment, and has `LAST_WORD_SECONDS`; then it is cancelled. It does not come where
-        others seal the segment because this broker does not answer. Everybody publishes meanwhile.
+        It is called at most once for a segment, and has `LAST_WORD_SECONDS`; then it is cancelled. It is not called if
+        others seal the segment because this broker does not answer. Publishes go on meanwhile.
         """
         ...
 
 
 class ObservedSegments:
-    """Tells the observer of one topic. All methods belong to the event loop's thread."""
+    """Calls the observer of one topic. All methods belong to the event loop's thread."""
 
     def __init__(self, topic: str, observer: SegmentObserver, clock: Clock) -> None:
         self._topic, self._observer, self._clock = topic, observer, clock
         self._last_words: dict[int, asyncio.Task[None]] = {}
 
     def opened(self, segment: int, writer: SegmentWriter) -> None:
-        """This broker writes the segment from now on."""
+        """Note that this broker writes the segment from now on."""
         writer.when_ended(partial(self._tell, self._observer.on_writer_closed, segment))
         self._tell(self._observer.on_writer_opened, segment)
 
     async def last_word(self, segment: int) -> None:
-        """Have the observer's last word about a segment, once: whoever comes later waits for the same.
+        """Let the observer have its last word about a segment, once: later callers wait for the same.
 
-        It is safe to stop here. The writer is open as before, and nothing has happened to the segment; what the
-        observer has published is in the log like anything else. What it has not is missing, as after any failover.
+        It is safe to stop here. The writer is open as before, and nothing has happened to the segment; messages that
+        the observer has published are in the log like any others. The rest is missing, as after any failover.
         """
         if segment not in self._last_words:
             speaking = asyncio.create_task(self._speak(segment), name=f"last word about {self._topic}/{segment}")
             self._last_words[segment] = speaking
-        # Who asks to seal may give up and ask again: the last word goes on.
+        # A caller that asks to seal may give up and ask again: the last word goes on.
         await asyncio.wait([self._last_words[segment]])
 
     def forget(self, segment: int) -> None:
-        """The topic has no such segment any more."""
+        """Forget a segment that the topic has no longer."""
         self._last_words.pop(segment, None)
 
     async def close(self) -> None:
-        """End the last words that are still being said."""
+        """End the last words under way."""
         for speaking in self._last_words.values():
             speaking.cancel()
         await asyncio.gather(*self._last_words.values(), return_exceptions=True)
@@ -79,7 +79,7 @@ class ObservedSegments:
         try:
             in_time = await comes_within(self._clock, over, LAST_WORD_SECONDS)
         finally:
-            # One that does not end even now must not keep the seal from happening: it is not awaited.
+            # One that does not end even now must not prevent the seal: it is not awaited.
             speaking.cancel()
         error: BaseException | None = TimeoutError(f"it took more than {LAST_WORD_SECONDS:g} s")
         if in_time:
@@ -97,4 +97,4 @@ class ObservedSegments:
 def _note_end(over: asyncio.Event, task: "asyncio.Task[None]") -> None:
     over.set()
     if not task.cancelled():
-        task.exception()  # whoever still waits logs it
+        task.exception()  # callers that still wait log it

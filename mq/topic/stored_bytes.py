@@ -1,4 +1,4 @@
-"""How many bytes topics have on the store, without asking the store."""
+"""The size of topics on the store, without asking the store."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from mq.topic.topic_runtime import TopicRuntime
 
 
 async def stored_bytes(topics: Iterable[TopicRuntime]) -> int:
-    """The bytes of the files that these topics keep, as they were stored first: rolled up they take less.
+    """Return the bytes of the files that these topics keep, as first stored: rolled up they take less.
 
     Owners of open segments are asked one after the other. Raises `BraidError`.
     """
@@ -24,5 +24,5 @@ async def _of_topic(runtime: TopicRuntime) -> int:
 
 
 def kept_bytes(size_bytes: int, start: int, end: int) -> int:
-    """What is left of a segment whose messages before `start` have expired, as if all were of one size."""
+    """Return what is left of a segment after messages before `start` have expired, as if all had the same size."""
     return size_bytes * (end - start) // end if end else 0

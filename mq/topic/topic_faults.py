@@ -1,4 +1,4 @@
-"""What keeps topics from being used: records that cannot be read, and repairs that fail."""
+"""Faults that keep topics from being used: records that cannot be read, and repairs that fail."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from mq.metrics.metrics import Metrics
 from mq.metrics.topic_families import FAULTS, REPAIR_FAILURES
 
 RECHECK_SECONDS = 5.0
-"""How often records that cannot be used are read again: once such a record is put back, its topic goes on."""
+"""How often unusable records are read again: once such a record is put back, its topic goes on."""
 
 _log = EventLog(__name__)
 
@@ -28,12 +28,12 @@ class TopicFaults:
         self._repairs: dict[str, Exception] = {}
 
     def fault_of(self, topic: str) -> UnreadableObject | None:
-        """The object whose damage or loss keeps a topic from being used or repaired; None if there is none."""
+        """Return the damaged or lost object that keeps a topic from being used or repaired; None if there is none."""
         repair = self._repairs.get(topic)
         return self._records.get(topic) or (repair if isinstance(repair, UnreadableObject) else None)
 
     def record_read(self, topic: str, fault: UnreadableObject | None) -> None:
-        """A topic's record was read; `fault` says why it cannot be used."""
+        """Note that a topic's record was read; `fault` says why it cannot be used."""
         before = self._records.get(topic)
         if str(before) == str(fault):
             return
@@ -47,7 +47,7 @@ class TopicFaults:
         self._metrics.upkeep.unusable_records.set(len(self._records))
 
     def repair_failed(self, topic: str, error: Exception) -> None:
-        """A topic could not be taken over or repaired; that is tried again."""
+        """Note that a topic could not be taken over or repaired; that is tried again."""
         before = self._repairs.get(topic)
         self._repairs[topic] = error
         self._metrics.topics.of(topic).count(REPAIR_FAILURES)
@@ -55,12 +55,12 @@ class TopicFaults:
             _log.warning("repair_failed", topic=topic, error=error)
 
     def repaired(self, topic: str) -> None:
-        """A topic needs no repair any more."""
+        """Note that a topic needs no repair any more."""
         if self._repairs.pop(topic, None) is not None:
             _log.warning("topic_repaired", topic=topic)
 
     async def recheck(self, refresh: Callable[[str], Awaitable[None]]) -> None:
-        """Have the records read again that cannot be used, until cancelled."""
+        """Read unusable records again, until cancelled."""
         while True:
             await self._clock.sleep(RECHECK_SECONDS)
             for topic in list(self._records):

@@ -1,4 +1,4 @@
-"""Publishing to one topic: cutting a request by key range, appending it, and retrying after a transition."""
+"""Publishes to one topic: cuts a request by key range, appends it, and retries after a transition."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
 MOST_CUT_AT_ONCE = 32_768
 """A request of more messages is cut into the shares of segments in a thread."""
 SENT_AGAIN_TOGETHER = 256
-"""So many messages of those that were appended as one, and have to be sent again, wait for their answers at a time."""
+"""If messages that were appended as one have to be sent again, so many of them wait for their answers at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class _Share:
 
 @dataclass(slots=True)
 class SinglePublish:
-    """A single message that was appended to its segment; `waiter` gets its position, or why it is not stored.
+    """A single message that was appended to its segment; `waiter` gets its position, or its error.
 
-    With a `number` it shares the waiter with others, and is so many behind the position that this gets.
+    With a `number` it shares the waiter with others, and is so many behind the position in the waiter.
     """
 
     single: Single
@@ -73,7 +73,7 @@ class SinglePublish:
     number: int | None = None
 
     def position(self, got: Position) -> Position:
-        """Its own position, where its waiter got that one."""
+        """Return its own position, if its waiter got that one."""
         return got if self.number is None else Position(got.segment, got.offset + self.number, 1)
 
 
@@ -81,7 +81,7 @@ class SinglePublish:
 class PublishedTogether:
     """Single messages that were appended to one segment as one; `waiter` gets the position of the first of them.
 
-    `numbers` say which they are of those that came together, in order.
+    `numbers` are the places of these messages among those that came together, in order.
     """
 
     numbers: list[int]
@@ -98,11 +98,11 @@ class TopicPublisher:
     """Stores messages in the open segments of one topic.
 
     Callers reserve room in the front store before they read a body, and release it when they have the answer.
-    `appender_of` gives the way into an open segment. `watch` waits for newer states of the topic. `deadlines` says how
-    long publishers wait for the store. `fault_of` names the object that keeps the topic from being repaired, if one
-    does: then publishers are told of it instead of a move. `check_end` raises if an open segment can have no owner.
-    `take_up` has open segments written here that nobody writes, in a broker without a cluster, and returns whether
-    there is anything new. All methods belong to the event loop's thread.
+    `appender_of` returns the appender of an open segment. `watch` waits for newer states of the topic. `deadlines`
+    limits how long publishers wait for the store. `fault_of` names the object that keeps the topic from being repaired,
+    if there is one: then publishers get that error instead of a move. `check_end` raises if an open segment can have no
+    owner. `take_up` opens writers here for open segments without one, in a broker without a cluster, and returns
+    whether there is anything new. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -160,13 +160,14 @@ class TopicPublisher:
         replicated: bool = False,
         gather: bool = False,
     ) -> SinglePublish | None:
-        """The usual case: one message, one segment, no wait before it is appended. None if that takes a wait.
+        """Begin the usual case: one message, one segment, no wait before it is appended. None if that takes a wait.
 
-        Nothing is appended then, nor if this raises `Repeatable`. Otherwise `finish_single` has the outcome. Who sees
-        before that the waiter has a result may take its first position, and has to remove it from its group.
+        Nothing is appended then, nor if this raises `Repeatable`. Otherwise `finish_single` has the outcome. A caller
+        that sees a result in the waiter before that may take its first position, and has to remove the waiter from its
+        group.
 
-        `gather`: it may share the waiter with others that are begun so. Nobody may await, or cancel, that one before it
-        is done.
+        `gather`: it may share the waiter with others that are begun so. No caller may await, or cancel, that waiter
+        before it is done.
         """
         began_seconds = self._clock.monotonic_seconds()
         route, version = self._route, self._state.version
@@ -178,7 +179,7 @@ class TopicPublisher:
         group = self._deadlines.group()
         number: int | None = None
         try:
-            # Those that expire together wait together.
+            # Requests that expire together wait together.
             gathered = appender.gather(single, size_bytes, group) if gather and request is None else None
             if gathered is not None:
                 waiter, number = gathered
@@ -194,7 +195,7 @@ class TopicPublisher:
         )
 
     async def finish_single(self, begun: SinglePublish) -> Position:
-        """The position of a message that was begun. Raises as `publish_single`."""
+        """Return the position of a message that was begun. Raises as `publish_single`."""
         try:
             try:
                 return begun.position((await begun.waiter)[0])
@@ -210,10 +211,10 @@ class TopicPublisher:
     def begin_together(
         self, singles: Sequence[Single], size_bytes: int, *, replicated: bool = False
     ) -> list[PublishedTogether]:
-        """As `begin_single`, of several messages without an id: those of one segment are appended as one.
+        """As `begin_single`, for several messages without an id: those of one segment are appended as one.
 
-        Empty if any of them takes a wait: nothing is appended then. Who sees before `finish_together` that a waiter
-        has a result may take its first position, and has to remove it from its group.
+        Empty if any of them takes a wait: nothing is appended then. A caller that sees a result in a waiter before
+        `finish_together` may take its first position, and has to remove the waiter from its group.
         """
         began_seconds = self._clock.monotonic_seconds()
         route, version = self._route, self._state.version
@@ -227,7 +228,7 @@ class TopicPublisher:
         group = self._deadlines.group()
         schema = self._schema.published
         shares = [[singles[number] for number in numbers] for numbers in numbers_of.values()]
-        # All that could fail comes before the first is appended.
+        # Everything that could fail comes before the first is appended.
         payloads: list[Payload] = [own[0] if len(own) == 1 else columns_of(own, schema) for own in shares]
         begun = []
         for appender, numbers, own, payload in zip(appenders, numbers_of.values(), shares, payloads, strict=True):
@@ -245,10 +246,10 @@ class TopicPublisher:
         return begun
 
     async def finish_together(self, begun: PublishedTogether) -> list[Position | Exception]:
-        """What became of each message: its position, or what `publish_single` would raise.
+        """Return the outcome of each message: its position, or the error that `publish_single` would raise.
 
-        Where their segment has moved, none of them was stored. They are sent again one by one, in order: they may
-        belong to several segments now.
+        If their segment has moved, none of them was stored. They are sent again one by one, in order: they may belong
+        to several segments now.
         """
         try:
             try:
@@ -283,7 +284,7 @@ class TopicPublisher:
     async def publish_rows(
         self, rows: pa.RecordBatch, size_bytes: int, request: RequestId | None = None, *, replicated: bool = False
     ) -> list[Position]:
-        """Store the rows of one request, in their order within each segment; a position per segment touched.
+        """Store the rows of one request, in their order within each segment; returns a position per segment touched.
 
         If a request with an id is repeated, only what is not stored yet is stored. Raises `SegmentMoved` if nothing of
         the request was stored, `PublishIncomplete` (with the positions that were stored) if some of it was,
@@ -301,7 +302,7 @@ class TopicPublisher:
     async def _publish(
         self, waiting: _Share, null_slot: int, request: RequestId | None, replicated: bool, attempts: Iterator[int]
     ) -> list[Position]:
-        """Append the messages to their segments; append those again that a transition has kept from being stored."""
+        """Append the messages to their segments; repeats it for those that a transition has kept from being stored."""
         done: list[Position] = []
         group = self._deadlines.group()
         for attempt in attempts:
@@ -317,7 +318,7 @@ class TopicPublisher:
             if request is not None and await self._must_check_again(appenders, shares, request, group, done):
                 continue
             # Nothing is awaited since the check of the appenders. So either all of them accept their share, or none
-            # does. An appender that is open takes its slots, also where the topic has a newer route by now.
+            # does. An open appender takes its slots, even if the topic has a newer route by now.
             futures = [
                 appender.append(share.payload, share.size_bytes, request, replicated=replicated)
                 for appender, share in zip(appenders, shares, strict=True)
@@ -334,8 +335,9 @@ class TopicPublisher:
             if not moved:
                 # Shares that were cut again after a split may have been stored as one before.
                 return sorted(done if request is None else set(done))
-            # A segment accepts all messages that a request with an id has for it at once. Where a merge joins two
-            # shares they must come as one, so the whole request is sent again. What is stored already is recognised.
+            # A segment accepts all messages that a request with an id has for it at once. If a merge joins two shares
+            # they must come as one, so the whole request is sent again. Messages that are stored already are
+            # recognised.
             if request is None:
                 waiting = _rest(waiting, route, moved, null_slot)
             async with self._in_time(group, done):
@@ -347,7 +349,7 @@ class TopicPublisher:
         _give_up(done, self._cannot_store(f"topic {self._state.topic!r}: its segments keep moving; try again"))
 
     def _attempts(self, first: int, until_seconds: float) -> Iterator[int]:
-        """The numbers of attempts from `first` on, until there were enough of them and the time is up as well."""
+        """Yield the numbers of attempts from `first` on, until there were enough and the time is up as well."""
         attempt = first
         while attempt < RETRIES or self._clock.monotonic_seconds() < until_seconds:
             yield min(attempt, RETRIES)
@@ -361,10 +363,10 @@ class TopicPublisher:
         group: DeadlineGroup,
         done: Sequence[Position],
     ) -> bool:
-        """Wait until all producer windows are complete; whether that took time.
+        """Wait until all producer windows are complete; returns whether that took time.
 
-        Raises `SequenceExpired` for a request that is too old, and `ProducerTaken` where the producer is another's,
-        before any segment accepts its share.
+        Raises `SequenceExpired` for a request that is too old, and `ProducerTaken` if the producer is another's, before
+        any segment accepts its share.
         """
         if not all(appender.inheritance.complete for appender in appenders):
             async with self._in_time(group, done):
@@ -390,7 +392,7 @@ class TopicPublisher:
     async def _await_owner(
         self, shares: Sequence[_Share], attempt: int, version: int, done: Sequence[Position]
     ) -> None:
-        """Wait for a transition that is under way, or in a cluster for an owner. Raises where neither can come.
+        """Wait for a transition that is under way, or in a cluster for an owner. Raises if neither can come.
 
         `version` is that of the state by which the appenders were chosen.
         """
@@ -408,7 +410,7 @@ class TopicPublisher:
                 if took_up or self._state.version != version:
                     return
             except BraidError as error:
-                # Nothing of the message was stored: whoever publishes may try again. A damaged segment keeps no other
+                # Nothing of the message was stored, so the publisher may try again. A damaged segment keeps no other
                 # from having a successor.
                 if self._state.version != version:
                     return
@@ -419,7 +421,7 @@ class TopicPublisher:
         _give_up(done, self._cannot_store(f"topic {state.topic!r}: the segment for these messages is {taken}{why}"))
 
     def _cannot_store(self, moved: str) -> BraidError:
-        """Why no segment takes these messages: a fault that somebody has to mend, or a move, which passes."""
+        """Return why no segment takes these messages: a fault that has to be repaired, or a move, which passes."""
         fault = self._fault_of(self._state.topic)
         # The same error is raised for many requests: without this, their frames would pile up in it.
         return SegmentMoved(moved) if fault is None else fault.with_traceback(None)
@@ -434,7 +436,7 @@ class TopicPublisher:
                     _give_up(done, error)
 
     async def _after_move(self, attempt: int, version: int) -> None:
-        """This broker's segment has successors here in a moment. Another broker's owner may be gone for a while."""
+        """Wait after a move: our segment has successors in a moment; another broker's owner may be gone for a while."""
         tracing.current().event("segment moved")
         if self._clustered:
             await self._await_newer_state(attempt, version)
@@ -453,24 +455,24 @@ class TopicPublisher:
             self.reroute()
 
     def _null_slot(self, request: RequestId | None) -> int:
-        """The slot of a request's messages without a key. A repetition must find the segment that has them."""
+        """Return the slot of a request's messages without a key. A repetition must find the segment that has them."""
         return self._next_null_slot() if request is None else request.null_slot
 
     def _next_null_slot(self) -> int:
-        """A slot for messages without a key. Slots of consecutive requests are far apart."""
+        """Return a slot for messages without a key. Slots of consecutive requests are far apart."""
         self._last_null_slot = (self._last_null_slot + 40_503) % SLOTS  # 2^16 / golden ratio
         return self._last_null_slot
 
 
 async def _cut_aside(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
-    """As `_cut`. In a thread if there are so many messages that others would wait for it: 60 ms for a million."""
+    """As `_cut`. In a thread if so many messages would make others wait: 60 ms for a million."""
     if isinstance(whole.payload, Single) or whole.payload.num_rows <= MOST_CUT_AT_ONCE:
         return _cut(whole, route, null_slot)
     return await asyncio.to_thread(_cut, whole, route, null_slot)
 
 
 def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
-    """The shares of the open segments. Without a route nothing is cut, and the share has no appender."""
+    """Return the shares of the open segments. Without a route nothing is cut, and the share has no appender."""
     payload = whole.payload
     if not route.ids:
         return [whole]
@@ -490,13 +492,13 @@ def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
 
 
 def _columns(payload: Payload) -> pa.RecordBatch:
-    """The messages of more than one. What one segment had, and others have now, is a part of a request by then."""
+    """Return the payload's messages as rows. A share that has been cut again is never a single message."""
     assert not isinstance(payload, Single), "one message has one segment"
     return payload.batch() if isinstance(payload, CutRows) else payload
 
 
 def _rest(whole: _Share, route: Route, moved: Sequence[_Share], null_slot: int) -> _Share:
-    """These shares as one, in the order of the request: a merge may bring them together in one segment."""
+    """Return these shares as one, in the order of the request: a merge may join them in one segment."""
     if len(moved) == 1:
         return moved[0]
     rows = route.rows_of(_columns(whole.payload), [share.segment for share in moved], null_slot=null_slot)
@@ -508,8 +510,8 @@ def _moved_shares(
 ) -> list[_Share]:
     """Add what was stored to `done`; returns the shares that certainly were not stored and may go to a successor.
 
-    `SegmentMoved` says that another file stands at the offset this share was given, so it is not in the log and never
-    will be: sending it again cannot store it twice.
+    `SegmentMoved` means that another file stands at the offset this share was given, so the share is not in the log and
+    never will be: sending it again cannot store it twice.
     """
     done += [position for outcome in outcomes if isinstance(outcome, list) for position in outcome]
     moved = [share for share, outcome in zip(shares, outcomes, strict=True) if isinstance(outcome, SegmentMoved)]

@@ -1,4 +1,4 @@
-"""Reading a topic: one segment by offset, or all of it from positions on, from the front store and from files."""
+"""Reads a topic: one segment by offset, or all of it from positions on, from the front store and from files."""
 
 import asyncio
 import contextlib
@@ -21,24 +21,24 @@ from mq.topic.topic_view import of_member
 
 STALE_TRIES = 5
 LOST_TRIES = 2
-"""After so many tries a file that is not there is not one that was rolled up meanwhile."""
-# A page of which less than this part is left is full. To fill it to the last byte would take a read for each message.
+"""A file that is missing after so many tries was not rolled up meanwhile."""
+# A page with less than this part left is full. To fill it to the last byte would take a read for each message.
 _FULL_PART = 8
 SEEK_ROWS, SEEK_BYTES = 10_000, 8 * 1024 * 1024
-# To find messages of a member of a topic group, so many of all members are looked at, at least and at most.
+# To find messages of a member of a topic group, so many of all members are read, at least and at most.
 PASSED_ROWS, PASSED_BYTES, MOST_PASSED_BYTES = 10_000, 1024 * 1024, 8 * 1024 * 1024
 
 
 class TopicReader:
     """Reads of one topic at a broker.
 
-    A `streaming` reader follows the segments in which it waits, and then gets new messages from there. Any other reader
+    A `streaming` reader follows the segments that it waits for, and then gets new messages from there. Any other reader
     asks the owner of an open segment, so that it finds everything that was acknowledged before.
 
-    With `room`, what is found takes room there, and a page ends early where there is none. Without it only the bounds
-    of the page count.
+    With `room`, results take room there, and a page ends early if there is none. Without it only the bounds of the page
+    count.
 
-    With `member` it is a reader of that member of a topic group: it is given the member's messages alone, and passes by
+    With `member` it is a reader of that member of a topic group: it returns the member's messages alone, and passes by
     the others. A read that has passed by as much as its bounds allow, and has found none, `may_go_on` at the positions
     that it has reached.
     """
@@ -56,21 +56,21 @@ class TopicReader:
         self.may_go_on = False
         self._runtime, self._reads, self._reader, self._streaming = runtime, runtime.reads, reader, streaming
         self._room = room
-        # What kept the last read from going on in one of the segments.
+        # What stopped the last read in one of the segments.
         self.unreadable: UnreadableObject | None = None
 
     async def read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
-        """Messages of one segment from `offset` on; none if it has no more (yet).
+        """Return messages of one segment from `offset` on; none if it has no more (yet).
 
-        What is given up is passed by: `Run.end` lies behind it, also where no message follows. So are other members'
-        messages. Raises `OwnerSilent` if there may be more that only the segment's owner has.
+        Passes by given-up ranges: `Run.end` lies behind them, even if no message follows. So it does with other
+        members' messages. Raises `OwnerSilent` if there may be more that only the segment's owner has.
         """
         scan_rows, scan_bytes = self._looked_at(max_rows, max_bytes)
         run = await self._all_of(segment_id, offset, max_rows=scan_rows, max_bytes=scan_bytes)
         return run if self._member is None else self._wanted(run, max_rows=max_rows, max_bytes=max_bytes)
 
     async def _all_of(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
-        """As `read_segment`, of all members."""
+        """As `read_segment`, for all members."""
         began_seconds = self._reads.now_seconds()
         while True:
             run = await self._read_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
@@ -81,28 +81,28 @@ class TopicReader:
                 return run
 
     def _looked_at(self, max_rows: int, max_bytes: int) -> tuple[int, int]:
-        """How many messages to read at once to find so many: among those of other members there may be few, or none."""
+        """Return how much to read at once to find so much: other members' messages may leave few, or none."""
         if self._member is None:
             return max_rows, max_bytes
         return max(max_rows, PASSED_ROWS), max(max_bytes, PASSED_BYTES)
 
     def _wanted(self, run: Run, *, max_rows: int, max_bytes: int) -> Run:
-        """The member's messages of what was read, up to these bounds, and at least one if there is one."""
+        """Return the member's messages of the run, up to these bounds, and at least one if there is one."""
         assert self._member is not None
         table = of_member(run.table, self._member)
         if not table.num_rows:
             return Run.of(run.segment, run.end, table)
         rows, _ = head(table, row_ends(table), 0, max_rows=max(max_rows, 1), max_bytes=max_bytes)
-        # Where it is cut, the next read begins behind the last message that is given.
+        # If it is cut, the next read begins behind the last message returned.
         end = run.end if rows.num_rows == table.num_rows else rows["_offset"][-1].as_py() + 1
         return Run.of(run.segment, end, rows)
 
     async def _enlarged(self) -> bool:
-        """Whether there was no room for the first message, and is now."""
+        """Whether there was no room for the first message, and now there is."""
         return self._room is not None and await self._room.enlarge()
 
     async def _read_segment(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> Run:
-        """As `read_segment`; none also if there is no room for the first."""
+        """As `read_segment`; also returns none if there is no room for the first."""
         with tracing.current().child("read") as span:
             span.note(segment=segment_id, offset=offset)
             run = await self._look_in_segment(segment_id, offset, max_rows=max_rows, max_bytes=max_bytes)
@@ -156,10 +156,10 @@ class TopicReader:
     async def _from_owner(
         self, segment_id: int, offset: int, found: pa.Table, *, max_rows: int, max_bytes: int
     ) -> pa.Table:
-        """What another broker has from `offset` on; `found`, from the files, if no other broker owns the segment.
+        """Return what another broker has from `offset` on; `found`, from the files, if none owns the segment.
 
-        If the owner is silent, a fresh look at the files shows what was acknowledged, unless the segment has followers:
-        then no reader may be told that there is nothing more.
+        If the owner is silent, a fresh look at the files shows all acknowledged messages, unless the segment has
+        followers: then no reader may get the answer that there is nothing more.
         """
         silent: OwnerSilent | None = None
         try:
@@ -168,7 +168,7 @@ class TopicReader:
                 tracing.current().note(source="owner")
                 return page.table
             if page is not None or self._reads.may_have_successors(segment_id):
-                # Before a reader is told that there is nothing more: it may be in the successors.
+                # Before a reader gets the answer that there is nothing more: it may be in the successors.
                 await self._runtime.refresh()
             if not self._reads.ends_behind(segment_id, offset):
                 return found
@@ -204,8 +204,8 @@ class TopicReader:
                 if attempt < LOST_TRIES:
                     self._reads.invalidate_index(segment_id)
                     continue
-                # By an index that was read a moment ago: files stay for a grace period after they are replaced, so it
-                # was not replaced. The next try says so, unless the topic's record has a newer start.
+                # By an index that was read a moment ago: files stay for a grace period after they are replaced, so this
+                # one was not replaced. The next try reports that, unless the topic's record has a newer start.
                 await self._runtime.refresh()
                 if not await self._reads.rebuild(segment_id, offset):
                     await self._reads.lose(segment_id, index, offset, damaged=False)
@@ -216,7 +216,7 @@ class TopicReader:
         raise OutcomeUnknown(f"the files of segment {segment_id} of topic {self._runtime.topic!r} keep changing")
 
     async def read(self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int) -> tuple[list[Run], Positions]:
-        """Messages from `positions` on, about evenly from all segments that can be read; and the positions after them.
+        """Return messages from `positions` on, about evenly from all readable segments, and the positions after them.
 
         Runs are grouped by segment. Order holds within each segment, and a successor's messages come only after all
         messages of its predecessors. Raises `OwnerSilent` if nothing was found and a silent owner may have more, except
@@ -237,7 +237,7 @@ class TopicReader:
     async def _read(
         self, positions: Mapping[int, int], *, max_rows: int, max_bytes: int
     ) -> tuple[list[Run], Positions]:
-        """As `read`; nothing also if there is no room for the first message."""
+        """As `read`; also returns nothing if there is no room for the first message."""
         self.unreadable, self.may_go_on = None, False
         moved = advance(self._runtime.state, positions)
         runs: list[Run] = []
@@ -249,7 +249,7 @@ class TopicReader:
                 break
             share_rows, share_bytes = self._looked_at(-(-max_rows // len(ready)), -(-max_bytes // len(ready)))
             finding = [self._found_in(s, moved[s], max_rows=share_rows, max_bytes=share_bytes) for s in ready]
-            # A task for each takes rounds of the event loop, in which others may have their turn.
+            # A task for each would take rounds of the event loop, in which others may have their turn.
             found = [await finding[0]] if len(finding) == 1 else await asyncio.gather(*finding)
             for segment_id, run in zip(ready, found, strict=True):
                 if isinstance(run, UnreadableObject):
@@ -296,24 +296,24 @@ class TopicReader:
             return error
 
     def _mark_next(self, error: UnreadableObject, positions: Positions) -> None:
-        """Add the marker of the positions that pass by the messages that cannot be read."""
+        """Add the marker of positions behind the unreadable messages."""
         if error.segment in positions and error.next_offset is not None:
             behind = {**positions, error.segment: error.next_offset}
             topic = self._member or self._runtime.topic
             error.next_marker = to_marker(topic, advance(self._runtime.state, behind))
 
     def earliest(self) -> Positions:
-        """Positions of the oldest messages kept."""
+        """Return positions of the oldest messages kept."""
         return earliest(self._runtime.state)
 
     async def latest(self) -> Positions:
-        """Positions behind the newest message of each open segment."""
+        """Return positions behind the newest message of each open segment."""
         ids = [s.id for s in self._runtime.state.open_segments]
         ends = await asyncio.gather(*(self._reads.end_of(i) for i in ids))
         return dict(zip(ids, ends, strict=True))
 
     async def at_time(self, timestamp_us: int) -> Positions:
-        """Positions of the first message of each key range that was accepted at that time or later."""
+        """Return positions of each key range's first message that was accepted at that time or later."""
         state = self._runtime.state
         positions = earliest(state)
         settled: set[int] = set()
@@ -325,7 +325,7 @@ class TopicReader:
         return positions
 
     async def _seek(self, segment_id: int, timestamp_us: int) -> int:
-        """Offset of the first message of a segment at that time or later; the segment's end if there is none."""
+        """Return the offset of a segment's first message at that time or later; its end if there is none."""
         index = await self._reads.index(segment_id)
         file_index = index.position_of_time(timestamp_us)
         # Behind the last file there may be messages that are not stored yet, or files that are not known here.
@@ -334,22 +334,22 @@ class TopicReader:
         if is_known and not index.holes and index.files[file_index].first_timestamp_us >= timestamp_us:
             return offset
         for hole in reversed(index.holes):
-            # Messages of that time may be in what is lost right before.
+            # Messages of that time may be in a lost range right before.
             offset = hole.start if hole.end == offset else offset
-        # It is in this very file, unless something of it is lost: no other one needs to be read.
+        # It is in this very file, unless a part of it is lost: no other one needs to be read.
         most_rows = max(1, index.files[file_index].end - offset) if is_known else SEEK_ROWS
         tail = self._reads.tail(segment_id)
         found = tail.offset_of_time(offset, timestamp_us) if tail is not None else None
         if found is not None and tail is not None:
             if found < tail.end:
                 return found
-            # It may be in what followers hold, or another broker.
+            # Followers, or another broker, may hold it.
             offset, most_rows = found, SEEK_ROWS
         while True:
             try:
                 run = await self._all_of(segment_id, offset, max_rows=min(most_rows, SEEK_ROWS), max_bytes=SEEK_BYTES)
             except UnreadableObject:
-                return offset  # whoever reads from there is told
+                return offset  # a read from there reports it
             if not run.table.num_rows:
                 return offset
             late = pc.index(
@@ -360,7 +360,7 @@ class TopicReader:
             offset, most_rows = run.end, SEEK_ROWS
 
     async def check(self, positions: Mapping[int, int]) -> None:
-        """Raise `InvalidMarker` or `PositionExpired` if one cannot read on from there."""
+        """Raise `InvalidMarker` or `PositionExpired` if a reader cannot read on from there."""
         try:
             check_positions(self._runtime.state, positions)
         except InvalidMarker:

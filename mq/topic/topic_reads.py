@@ -1,4 +1,4 @@
-"""What readers ask of a running topic: its newest messages, the ends of its segments, and their indexes."""
+"""What readers need from a running topic: its newest messages, the ends of its segments, and their indexes."""
 
 import asyncio
 import contextlib
@@ -60,11 +60,12 @@ class TopicReads:
         self._state = state
 
     def tail(self, segment_id: int) -> Tail | None:
-        """The newest messages of a segment that this broker owns or owned, or whose owner's messages it follows."""
+        """Return the newest messages of a segment that this broker owns or owned, or whose owner it follows."""
         return self._owned.tails.get(segment_id) or self._remote.tail(segment_id)
 
     def read_unstored(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
-        """Messages of an own segment from `offset` on that all followers hold and the store does not; at least one.
+        """Return an own segment's messages from `offset` on that all followers hold and the store does not; at least
+        one.
 
         None if the message at `offset` is stored, or is not held by all followers yet. Unlike the tail, this does not
         drop any messages.
@@ -91,7 +92,7 @@ class TopicReads:
                 self._remote.follow(self._ref(segment_id), segment, offset)
 
     async def ask_owner(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> TailPage | None:
-        """The messages that another broker has of its open segment; None if the segment is sealed or this broker's own.
+        """Return another broker's messages of its open segment; None if the segment is sealed or this broker's own.
 
         Raises as `RemoteSegments.ask`.
         """
@@ -124,14 +125,14 @@ class TopicReads:
         self._traffic.count_read(segment_id, messages, size_bytes)
 
     def observe_page(self, began_seconds: float) -> None:
-        """Messages were found for a page, for which the search began at that time by `now_seconds`."""
+        """Note that messages were found for a page, whose search began at that time by `now_seconds`."""
         self._took.observe(self.now_seconds() - began_seconds)
 
     async def end_of(self, segment_id: int, *, at_least: int | None = None) -> int:
-        """The offset after the newest readable message. The owner is not asked if `at_least` is known to be reached.
+        """Return the offset after the newest readable message. Does not ask the owner if `at_least` is reached.
 
-        A file may be on the store, and read by way of it, a moment before its owner hears that it is. So before this
-        tells that `at_least` is not reached, it looks at the store, or waits for the puts of an own segment.
+        A file may be on the store, and be read there, a moment before its owner hears that it is. So before this
+        reports that `at_least` is not reached, it looks at the store, or waits for the puts of an own segment.
         """
         tail, known = self.tail(segment_id), self._indexes.known.get(segment_id)
         end = max(known.end if known is not None else 0, tail.end if tail is not None else 0)
@@ -140,7 +141,7 @@ class TopicReads:
         try:
             page = await self.ask_owner(segment_id, _NEWEST, max_rows=1, max_bytes=1)
         except (OwnerSilent, UnreadableObject):
-            # It may have given readers what the store does not have yet.
+            # It may have given readers messages that the store does not have yet.
             return max(end, (await self.index(segment_id, fresh=True)).end, at_least or 0)
         if page is not None and page.end >= (at_least or 0):
             return max(end, page.end)
@@ -150,9 +151,9 @@ class TopicReads:
         return max(end, (await self.index(segment_id, fresh=True)).end)
 
     async def carried(self, segment_id: int) -> tuple[int, int | None]:
-        """How many messages an open segment has had, and the bytes of its files as they were stored.
+        """Return how many messages an open segment has had, and the bytes of its files as they were stored.
 
-        The bytes are None if the owner does not report them. If the owner does not answer, what is on the store counts.
+        The bytes are None if the owner does not report them. If the owner does not answer, the stored messages count.
         """
         writer = self._owned.writers.get(segment_id)
         if writer is not None:
@@ -167,9 +168,9 @@ class TopicReads:
     async def index(
         self, segment_id: int, *, fresh: bool = False, longest_seconds: float = REMOTE_INDEX_SECONDS
     ) -> SegmentIndex:
-        """The segment's index, recovered from the store the first time.
+        """Return the segment's index, recovered from the store the first time.
 
-        The index of a segment that nobody writes here may be `longest_seconds` old, unless it must be fresh.
+        The index of a segment that is not written here may be `longest_seconds` old, unless it must be fresh.
         """
         segment = self._state.segment(segment_id)
         index = self._indexes.known.get(segment_id)
@@ -182,9 +183,9 @@ class TopicReads:
         return await self._indexes.get(segment, longest_seconds=0.0 if fresh else longest_seconds)
 
     async def pass_by(self, segment_id: int, offset: int, max_rows: int) -> tuple[int, int]:
-        """The offset from which on to read, and how many rows: behind what is given up there, and up to the next.
+        """Return the offset from which to read, and how many rows: behind a given-up range there, and up to the next.
 
-        What is given up is given to nobody, also where this broker or the owner has it in memory.
+        Given-up messages are never returned, even if this broker or the owner has them in memory.
         """
         segment = self._state.segment(segment_id)
         if segment is None or not segment.given_up:
@@ -197,7 +198,7 @@ class TopicReads:
         given_up = segment.given_up_ranges
         if all(each.end is not None for each in given_up.ranges):
             return given_up.behind(offset)
-        # Of a damaged last file nothing but the index tells where the log goes on.
+        # Only the index shows where the log goes on after a damaged last file.
         index = await self.index(segment.id)
         while (hole := index.hole_at(offset)) is not None and hole.given_up:
             offset = hole.end
@@ -221,7 +222,7 @@ class TopicReads:
         return await self._indexes.lose_gone(segment_id, index, self._read_from_store(segment_id))
 
     async def lose_named(self, segment_id: int, index: SegmentIndex, key: str) -> bool:
-        """Have a hole in the place of the damaged file of that key; whether it was in the index."""
+        """Make a hole in the place of the damaged file of that key; returns whether it was in the index."""
         for facts in index.files:
             if self._ref(segment_id).key(facts.name) == key:
                 await self._indexes.lose(segment_id, index, facts, damaged=True)
@@ -234,19 +235,19 @@ class TopicReads:
         return segment is not None and await self._indexes.rebuild(segment, offset)
 
     def _read_from_store(self, segment_id: int) -> Segment | None:
-        """The segment, unless it is written here: then its index is not one that was read."""
+        """Return the segment, unless it is written here: then its index was not read from the store."""
         writer = self._owned.writers.get(segment_id)
         done = writer is None or writer.has_stopped or writer.is_sealed
         return self._state.segment(segment_id) if done else None
 
     async def lose(self, segment_id: int, index: SegmentIndex, offset: int, *, damaged: bool) -> None:
-        """Have a hole in the index in the place of the file that holds `offset`: it is gone, or damaged."""
+        """Make a hole in the index in the place of the file that holds `offset`: it is missing or damaged."""
         files = index.readable(offset)
         if files:
             await self._indexes.lose(segment_id, index, files[0], damaged=damaged)
 
     def invalidate_index(self, segment_id: int) -> None:
-        """Recover the index of a segment at its next use: a file that it names is gone.
+        """Recover the index of a segment at its next use: a file that it names is missing.
 
         The index of a segment that is still written here stays. Once the segment is sealed, another process may have
         rolled it up.
@@ -257,11 +258,11 @@ class TopicReads:
             self._indexes.forget(segment_id)
 
     def news(self) -> asyncio.Future[None]:
-        """Done when the next message is stored or a newer state arrives. Take it before you read, then wait for it."""
+        """Return a future for the next stored message or newer state. Take it before you read, then wait for it."""
         return self._news.next()
 
     def _remote_open(self, segment_id: int) -> Segment | None:
-        """The segment if it is open and another broker owns it."""
+        """Return the segment if it is open and another broker owns it."""
         segment = self._state.segment(segment_id)
         if segment is None or segment.state != "open" or segment_id in self._owned.writers or not self._clustered:
             return None

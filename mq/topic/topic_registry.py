@@ -29,9 +29,9 @@ _log = EventLog(__name__)
 class TopicRegistry(Mapping[str, TopicRuntime]):
     """The running topics by name, including those that were deleted while they ran.
 
-    `open_topic` makes the runtime of a topic from its state, and gets when this process has created it, if it just has.
-    `on_applied` is called with every state given to `apply`, once the topic runs with it.
-    Once `draining` is set, news of changed records are ignored. All methods belong to the event loop's thread.
+    `open_topic` makes the runtime of a topic from its state, and its moment of creation if this process has just
+    created it. `on_applied` is called with every state given to `apply`, once the topic runs with it. Once `draining`
+    is set, news of changed records are ignored. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         return len(self._running)
 
     def values(self) -> ValuesView[TopicRuntime]:
-        """The running topics: thousands are passed over each second, and a `Mapping` looks each of them up."""
+        """Return the running topics: thousands are passed each second, and a `Mapping` would look each of them up."""
         return self._running.values()
 
     def traffic_of(self, name: str) -> TopicTraffic | None:
-        """The traffic of a running topic; None for any other."""
+        """Return the traffic of a running topic; None for any other."""
         runtime = self._running.get(name)
         return None if runtime is None else runtime.traffic
 
     async def topic(self, name: str) -> TopicRuntime:
-        """The running topic, which has segments of its own.
+        """Return the running topic, which has segments of its own.
 
         Raises `NotFound`, `Conflict` for a member of a topic group, and `InvalidName` if no topic can have that name.
         """
@@ -86,13 +86,13 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         return view.runtime
 
     async def view(self, name: str) -> TopicView:
-        """A topic as users name it: a running topic, or a member of a topic group. Raises `NotFound`, `InvalidName`."""
+        """Return a topic as users name it: a running topic, or a group's member. Raises `NotFound`, `InvalidName`."""
         if (view := self._known_view(name)) is not None:
             return view
         return await self.newest_view(name)
 
     async def newest_view(self, name: str) -> TopicView:
-        """As `view`, by what the records tell now. Raises `StoreError` besides.
+        """As `view`, by the present records. Also raises `StoreError`.
 
         Another broker may have created it, or created it again, or something else of that name.
         """
@@ -104,10 +104,10 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         raise TopicNotFound(name)
 
     def _known_view(self, name: str) -> TopicView | None:
-        """As `view`, by what is known here; None if by that there is no such topic.
+        """As `view`, by what is known here; None if no such topic is known.
 
-        What is known may be a moment old. A group that was deleted meanwhile has no open segments: whoever publishes to
-        it, or waits for its messages, comes upon that, and looks again.
+        That may be a moment old. A group that was deleted meanwhile has no open segments: a caller that publishes to
+        it, or waits for its messages, notices that, and looks again.
         """
         runtime = self._running.get(name)
         if runtime is None or not runtime.state.deleted:
@@ -119,7 +119,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
         return TopicView(group, name)
 
     def group_of(self, name: str) -> str | None:
-        """The topic group of a member, by what is known here; None for any other name."""
+        """Return the topic group of a member, by what is known here; None for any other name."""
         view = self._known_view(name)
         return None if view is None or view.member is None else view.runtime.topic
 
@@ -154,7 +154,7 @@ class TopicRegistry(Mapping[str, TopicRuntime]):
 
     async def _reread(self, name: str) -> None:
         await self._clock.sleep(REREAD_SECONDS)
-        # A change announced from here on may be newer than what is read.
+        # A change announced from here on may be newer than the record being read.
         self._changed.discard(name)
         try:
             await self.refresh(name)

@@ -1,4 +1,4 @@
-"""One topic as a broker runs it: its state, and what publishes to it, reads from it and writes it."""
+"""One topic as a broker runs it: its state, and its parts for publishing, reading and writing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
@@ -33,11 +33,11 @@ _log = EventLog(__name__)
 class TopicRuntime:
     """A topic's running state in this process. All methods belong to the event loop's thread.
 
-    `publisher` stores messages, `reads` answers readers, `traffic` counts both, `series` tells Prometheus. `lost` is
-    what cannot be read. `on_lost` is called with the topic's name when a writer has stopped before its segment was
-    sealed. `on_read` is called with the state whenever the record was read again. `take_over` has this broker take a
-    topic's segments over that have no owner, and those that it gets. `created`: this process has just created the topic
-    (`Catalogue.create`).
+    `publisher` stores messages, `reads` answers readers, `traffic` counts both, `series` reports to Prometheus. `lost`
+    has what cannot be read. `on_lost` is called with the topic's name when a writer has stopped before its segment was
+    sealed. `on_read` is called with the state whenever the record was read again. `take_over` makes this broker take
+    over a topic's segments that have no owner, and those that it gets. `created`: this process has just created the
+    topic (`Catalogue.create`).
     """
 
     def __init__(
@@ -135,18 +135,18 @@ class TopicRuntime:
 
     @property
     def changes(self) -> tuple[int, int]:
-        """Differs once anything has happened in the topic: its record has changed, or files were stored here."""
+        """A value that changes with each event in the topic: its record has changed, or files were stored here."""
         return self.state.version, self.traffic.files
 
     def ref(self, segment_id: int) -> SegmentRef:
-        """Names a segment to the filer."""
+        """Return the filer's name of a segment."""
         segment = self.state.segment(segment_id)
         if segment is not None:
             return SegmentRef.of(self.state, segment)
         return SegmentRef(self.topic, segment_id, self.schema)
 
     def apply(self, state: TopicState) -> None:
-        """Take over a newer state: open writers for new segments of this broker, and wake everyone who waits."""
+        """Apply a newer state: open writers for new segments of this broker, and wake all waiting tasks."""
         if state.version <= self.state.version:
             return
         before, self.state, self.schema = self.state, state, schema_of(state)
@@ -168,7 +168,7 @@ class TopicRuntime:
         self._news.wake()
 
     def _give_up(self, before: TopicState) -> None:
-        """Take over what somebody has given up since that state (`mq topic repair`)."""
+        """Apply what was given up since that state (`mq topic repair`)."""
         for segment in self.state.segments:
             known = before.segment(segment.id)
             if segment.given_up and (known is None or known.given_up != segment.given_up):
@@ -181,24 +181,24 @@ class TopicRuntime:
         await self._refresh()
 
     async def inherited(self, segment: Segment) -> ProducerWindows:
-        """The producer windows that a segment has from its predecessors. Raises as `read_inherited`."""
+        """Return the producer windows that a segment has from its predecessors. Raises as `read_inherited`."""
         windows = handed_over(self.state, segment, self._indexes.known)
         if windows is not None:
             return windows
         return await read_inherited(self._services.store, self._services.catalogue, self.topic, segment, self.state)
 
     async def history_from(self, segment_id: int) -> list[Segment]:
-        """That segment, which has left topic.json, and perhaps some that come after it, as they were then.
+        """Return that segment, which has left topic.json, and perhaps some later ones, as they were then.
 
         Raises `StoreError`, and `UnreadableObject` for a part of the history that is damaged.
         """
         return await self._services.catalogue.read_history(self.topic, after=segment_id - 1, limit=1)
 
     async def take_up(self, segment_ids: Sequence[int]) -> bool:
-        """Have these open segments written here, in a broker without a cluster; whether there is anything new now.
+        """Write these open segments here, in a broker without a cluster; returns whether there is anything new now.
 
-        This broker goes on with its own. What has no owner any more, and what it cannot go on with, is sealed and gets
-        successors. Raises `BraidError`.
+        This broker goes on with its own. Segments without an owner, and those that it cannot go on with, are sealed and
+        get successors. Raises `BraidError`.
         """
         wanted, version = [i for i in segment_ids if i not in self.writers], self.state.version
         own = {segment.id: segment for segment in self.dormant()}
@@ -206,18 +206,18 @@ class TopicRuntime:
         if left := [i for i in wanted if i not in self.writers]:
             await self._take_over(self.topic, set(left) & own.keys())
         self.publisher.reroute()
-        # What another broker that lives has is not taken over: whoever asks must not try that again and again.
+        # Segments of another live broker are not taken over: the caller must not try that again and again.
         return bool(wanted) and (any(went_on) or self.state.version != version)
 
     async def go_on(self, segment: Segment) -> bool:
-        """Go on with a segment of a process before this one; whether that can be done. Raises `BraidError`."""
+        """Go on with a segment of an earlier process; returns whether that is possible. Raises `BraidError`."""
         goes_on = await self._owned.go_on(segment)
         if goes_on:
             self.publisher.reroute()
         return goes_on
 
     def dormant(self) -> list[Segment]:
-        """Open segments of this broker that it has not gone on with since its start."""
+        """Return open segments of this broker that it has not gone on with since its start."""
         return self._owned.without_writer()
 
     def went_on(self, segment_id: int) -> bool:
@@ -233,7 +233,7 @@ class TopicRuntime:
         return self._owned.has_stored_all()
 
     def known_ends(self) -> dict[int, int]:
-        """The offsets that open segments are known to have reached, as far as that is more than 0."""
+        """Return the offsets that open segments are known to have reached, as far as that is more than 0."""
         before, known = self._services.incarnation.ends_of(self.topic), self._indexes.known
         ends = {
             segment.id: max(before.get(segment.id, 0), known[segment.id].end if segment.id in known else 0)
@@ -242,14 +242,14 @@ class TopicRuntime:
         return {segment_id: end for segment_id, end in ends.items() if end}
 
     def last_word(self, segment_id: int) -> Awaitable[None] | None:
-        """What must be awaited before an open segment of this broker is sealed; None if there is nothing.
+        """Return what must be awaited before an open segment of this broker is sealed; None if there is nothing.
 
         It never fails, and takes `LAST_WORD_SECONDS` at most (see `SegmentObserver.before_seal`).
         """
         return self._owned.last_word(segment_id)
 
     def last_words(self) -> list[Awaitable[None]]:
-        """The same for all segments that are open here, before this broker ends."""
+        """Return the same for all segments that are open here, before this broker ends."""
         return [word for i in self.writers if (word := self.last_word(i)) is not None]
 
     def adopt_index(self, segment_id: int, index: SegmentIndex) -> None:
@@ -291,7 +291,7 @@ class TopicRuntime:
         self._show()
 
     def _show(self) -> None:
-        """Have series for Prometheus as long as the topic exists."""
+        """Keep series for Prometheus as long as the topic exists."""
         if self.state.deleted:
             self.series.close()
         else:
@@ -310,7 +310,7 @@ class TopicRuntime:
     def _appender_of(self, segment: Segment) -> Appender:
         writer = self._owned.writers.get(segment.id)
         if writer is None and not self._services.clustered:
-            return NO_OWNER  # until somebody publishes: see `take_up`
+            return NO_OWNER  # until a request publishes to it: see `take_up`
         return writer or self._remote.forward(self.ref(segment.id), segment, self.state.version)
 
     async def _check_end(self, segment_id: int) -> None:

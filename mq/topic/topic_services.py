@@ -19,15 +19,15 @@ from mq.topic.segment_observer import SegmentObserver
 from mq.topic.topic_faults import TopicFaults
 
 INTERNAL_TRICKLE = 2.8
-"""The small files of the brokers' own topics come this many times less often than others."""
+"""The brokers' own topics write small files this many times less often than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicServices:
     """What the topics of one broker share. `broker` is its id, incarnation included.
 
-    `url_of` gives the address of a live broker, `last_url_of` also the last one of a broker that is gone; both give
-    None if no address is known. `observers` has who goes with the segments of a topic, by the topic's name.
+    `url_of` returns the address of a live broker, `last_url_of` also the last one of a broker that is gone; both return
+    None if no address is known. `observers` has the observers of topics' segments, by the topic's name.
     """
 
     broker: str
@@ -48,9 +48,9 @@ class TopicServices:
     observers: Mapping[str, SegmentObserver] = field(default_factory=dict)
 
     def writer_context_of(self, topic: str) -> WriterContext:
-        """What the writers of a topic share.
+        """Return what the writers of a topic share.
 
-        The records of groups are a trickle day and night. They would have four puts a second where puts cost money.
+        The records of groups are a trickle day and night. They would cause four puts a second where puts cost money.
         """
         if not is_internal(topic):
             return self.writer_context

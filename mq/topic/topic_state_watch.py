@@ -1,4 +1,4 @@
-"""Waiting for a newer state of a topic: woken by its arrival, and reading the record if none arrives."""
+"""Waits for a newer state of a topic: woken by its arrival, and reading the record if none arrives."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class TopicStateWatch:
         self._closed = False
 
     def broadcast(self) -> None:
-        """There is a newer state: wake everyone who waits."""
+        """Wake all waiting tasks: there is a newer state."""
         self._newer.wake()
 
     async def wait_for_newer(self, patience_seconds: float) -> None:
@@ -41,7 +41,7 @@ class TopicStateWatch:
             await asyncio.wait([newer, self._reads.ask()], return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
-        """Stop reading, and wake everyone who waits."""
+        """Stop reading, and wake all waiting tasks."""
         self._closed = True
         self.broadcast()
         await self._reads.close()

@@ -19,7 +19,7 @@ _LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """The running topic that has the messages, and the name of the `member` whose messages are meant; None for all.
+    """The running topic that has the messages, and the `member` whose messages are meant; None for all.
 
     Two views of the same are equal, as long as the topic runs.
     """
@@ -39,7 +39,7 @@ class TopicView:
 
     @property
     def reads(self) -> TopicReads:
-        """What readers ask of that topic."""
+        """What readers need from that topic."""
         return self.runtime.reads
 
     @property
@@ -61,17 +61,17 @@ class TopicView:
         return self.state.model_copy(update={"topic": self.member, "group": None})
 
     def rows_of(self, published: pa.RecordBatch) -> pa.RecordBatch:
-        """What a publisher gave, as rows of the topic that gets them."""
+        """Return a publisher's rows as rows of the topic that gets them."""
         if self.member is None:
             return published
         return rows_of_members(published, pa.repeat(pa.scalar(self.member, TOPIC_FIELD.type), published.num_rows))
 
     def beside_bytes(self, rows: int) -> int:
-        """How much more memory so many rows take than what a publisher gave."""
+        """Return how much more memory so many rows take than the publisher's own."""
         return 0 if self.member is None else rows * (len(self.member) + _LENGTH_BYTES)
 
     def request_of(self, request: RequestId | None) -> RequestId | None:
-        """The id of a publisher's request, as the topic's segments remember it.
+        """Return the id of a publisher's request, as the topic's segments remember it.
 
         A producer counts for each topic by itself, and members share segments. No name of a topic has a slash in it.
         """
@@ -81,17 +81,17 @@ class TopicView:
 
 
 def rows_of_members(published: pa.RecordBatch, members: pa.Array) -> pa.RecordBatch:
-    """What was published to members of a topic group, as its rows: each says to which member it belongs."""
+    """Return rows published to members of a topic group as its rows: each names its member."""
     return pa.RecordBatch.from_arrays([*published.columns, members], schema=published.schema.append(TOPIC_FIELD))
 
 
 def as_shown(view: TopicView, table: pa.Table) -> pa.Table:
-    """Messages that are the view's, as it shows them: a member's do not say to which member they belong."""
+    """Return the view's own messages as it shows them: a member's do not name their member."""
     is_told = view.member is not None and TOPIC_FIELD.name in table.column_names
     return table.drop_columns([TOPIC_FIELD.name]) if is_told else table
 
 
 def of_member(table: pa.Table, member: str) -> pa.Table:
-    """The messages of that member among those of its group, without the column that says so."""
+    """Return the messages of that member among those of its group, without the column that says so."""
     names = table[TOPIC_FIELD.name]
     return table.filter(pc.equal(names, member)).drop_columns([TOPIC_FIELD.name])

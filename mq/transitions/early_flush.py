@@ -1,4 +1,4 @@
-"""What a follower does once it is out of touch, or leaves: it stores its copies while they still count.
+"""The work of a follower that is out of touch, or leaves: it stores its copies while they still count.
 
 See docs/design.md §6.
 """
@@ -75,7 +75,7 @@ class EarlyFlush:
                 _log.warning("copy_not_stored", topic=topic, segment=segment, error=error)
 
     async def _flush(self, topic: str, segment: int, *, leaving: bool) -> None:
-        """Drop what the owner has stored. If anything is left, store it and seal the segment.
+        """Drop messages that the owner has stored. If any are left, store them and seal the segment.
 
         Safe to stop at any line, as `take_over` is: an owner that is alive continues in a successor. If no owner is
         alive, the next leader finds the segment sealed. A broker that is back in touch, and stays, leaves the segment

@@ -13,7 +13,7 @@ T = TypeVar("T")
 async def hedged_call(
     clock: Clock, calls: Iterable[Callable[[], Coroutine[Any, Any, T | None]]], *, patience_seconds: float
 ) -> T | None:
-    """The first result that is not None; None once all calls have returned None.
+    """Return the first result that is not None; None once all calls have returned None.
 
     The next call starts when all calls so far have returned None, or after `patience_seconds`. The first result cancels
     the other calls. Raises what a call raises.

@@ -1,4 +1,4 @@
-"""The topics that the scaling controller of a broker without a cluster looks after."""
+"""The topics of the scaling controller of a broker without a cluster."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from mq.topic.topic_runtime import TopicRuntime
 
 
 class _States(Mapping[str, TopicState]):
-    """The states of running topics. Each change of a topic looks at its own: a copy of all would take too long."""
+    """The states of running topics. Each change looks at its own topic: a copy of all would take too long."""
 
     def __init__(self, topics: Mapping[str, TopicRuntime]) -> None:
         self._topics = topics

@@ -1,4 +1,4 @@
-"""How long a request waits for a transition that waits for a store that stalls."""
+"""How long a request waits for a transition that waits for a stalled store."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -16,8 +16,8 @@ _LOOK_AGAIN_SECONDS = 1.0
 class Patience:
     """Answers requests after `timeout_seconds` if the store stalls then; their work goes on.
 
-    Before a segment is sealed all that was accepted for it is stored, however long that takes. Clients would give up
-    before, and not learn why.
+    Before a segment is sealed, all messages accepted for it are stored, however long that takes. Clients would give up
+    before, and not learn the reason.
     """
 
     def __init__(self, clock: Clock, health: StoreHealth, timeout_seconds: float) -> None:
@@ -25,9 +25,9 @@ class Patience:
         self._going_on: set[asyncio.Task[Any]] = set()
 
     async def wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """The result of the work, which may be repeated and stopped at any line, as a transition may.
+        """Return the result of the work, which may be repeated and stopped at any line, as a transition may.
 
-        Raises what the work raises, and `Repeatable`, with the cause, where it goes on without whoever has asked.
+        Raises the errors of the work, and `Repeatable`, with the cause, if it goes on without its caller.
         """
         task = asyncio.create_task(work, name=what)
         ended = asyncio.Event()
@@ -48,7 +48,7 @@ class Patience:
             del task  # see `end_tasks`: else what it raised, and all that the request holds, would stay
 
     async def close(self) -> None:
-        """Stop what goes on: the record of the topic names it, and whoever reads that next finishes it."""
+        """Stop the work that goes on: the topic's record names it, and the next broker to read that finishes it."""
         for task in list(self._going_on):
             task.cancel()
         await asyncio.gather(*self._going_on, return_exceptions=True)
@@ -60,5 +60,5 @@ class Patience:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._going_on.discard(task)
         if not task.cancelled():
-            # Mark it as retrieved: nobody waits for it any more, and the executor has it repaired.
+            # Mark it as retrieved: no caller waits for it any more, and the executor repairs it.
             task.exception()

@@ -1,4 +1,4 @@
-"""Chooses the brokers of new segments by what each broker carries."""
+"""Chooses the brokers of new segments by the load of each broker."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,8 +19,8 @@ class SegmentPlacement:
     """Assigns brokers to new segments.
 
     While this broker leads, brokers and segments are weighed by their traffic in `table`. Otherwise every segment
-    weighs 1, and a broker carries as many as it owns in `topics`, the topics known here by name. Brokers that this one
-    knows to be unfit, as the leader, get none.
+    weighs 1, and a broker carries as many as it owns in `topics`, the topics known here by name. As the leader, this
+    broker gives none to brokers that it knows to be unfit.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SegmentPlacement:
         self._coordinator, self._table, self._topics, self._refusing = coordinator, table, topics, refusing
 
     def brokers_for(self, topic: str, config: TopicConfig, count: int) -> BrokersFor:
-        """The brokers of each of `count` new segments of a topic."""
+        """Return the brokers of each of `count` new segments of a topic."""
         # New segments have no ids yet. Ids that no segment has make each of them weigh as much as the average one.
         brokers, weights = self._brokers(), self._weights(topic, range(-count, 0))
         chosen = choose(brokers, self._carried(), list(weights.values()), replicas=config.replicas, salt=topic)
@@ -42,7 +42,7 @@ class SegmentPlacement:
     def brokers_for_successors(
         self, state: TopicState, sealing: Sequence[Segment], owners: Mapping[int, str] | None = None
     ) -> BrokersFor | None:
-        """The brokers of one successor for each of the `sealing` segments; None if no broker can take some of them.
+        """Return the brokers of a successor for each of the `sealing` segments; None if no broker can take some.
 
         A live owner that does not drain keeps its segment, unless `owners` names another broker for it.
         """
@@ -53,7 +53,7 @@ class SegmentPlacement:
     def begin_split_or_merge(
         self, state: TopicState, cuts: Mapping[int, Cut], pairs: Sequence[tuple[int, int]], *, now_us: int
     ) -> TopicState | None:
-        """As `leader.policy.successors.begin_split_or_merge`, with the live brokers and what they carry."""
+        """As `leader.policy.successors.begin_split_or_merge`, with the live brokers and their load."""
         sealing = [*cuts, *(segment for pair in pairs for segment in pair)]
         return begin_split_or_merge(
             state,
@@ -69,7 +69,7 @@ class SegmentPlacement:
         return [broker for broker in self._coordinator.brokers() if broker.id not in self._refusing.unfit]
 
     def _is_alone(self) -> bool:
-        """Whether there is one broker: it gets everything, and a pass over all segments tells nothing."""
+        """Whether there is one broker: it gets everything, and a pass over all segments is of no use."""
         return len(self._coordinator.brokers()) == 1
 
     def _knows_traffic(self) -> bool:
@@ -83,5 +83,5 @@ class SegmentPlacement:
         return dict(owned(runtime.state for runtime in self._topics.values()))
 
     def _weights(self, topic: str, segments: Iterable[int]) -> dict[int, float]:
-        """The weight of each segment, in the unit of `_carried`. An unknown segment weighs as much as the average."""
+        """Return each segment's weight, in the unit of `_carried`. Unknown segments weigh as much as the average."""
         return weights_of(self._table, topic, segments) if self._knows_traffic() else dict.fromkeys(segments, 1.0)

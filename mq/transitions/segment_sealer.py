@@ -1,4 +1,4 @@
-"""Sealing segments: by the owner, else by a follower, else, once all of them are gone, at the end of the log."""
+"""Seals segments: by the owner, else by a follower, else, once all of them are gone, at the end of the log."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ NEXT_FOLLOWER_SECONDS = 1.0
 class SegmentSealer:
     """Seals segments of any topic. It is the `Sealer` of this broker's `TransitionRunner`.
 
-    `broker` is the id of this one. `last_url_of` gives the address at which a broker is or was last known: a broker
-    that is not announced may be alive. `recorded_end` is an offset that a segment of a topic is known to have reached.
+    `broker` is the id of this one. `last_url_of` returns the present or last known address of a broker: a broker that
+    is not announced may be alive. `recorded_end` is an offset that a segment of a topic is known to have reached.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SegmentSealer:
         and the seal goes behind it. Or the seal takes the name of its next file, and the owner stores nothing more.
         Messages that were acknowledged because the followers hold them are stored by the follower, which refuses the
         owner before it looks at what it holds. So while a follower or the owner of a replicated segment may be alive
-        and has not sealed it, nobody else seals it: `OutcomeUnknown` is raised then.
+        and has not sealed it, no other broker seals it: `OutcomeUnknown` is raised then.
         """
         self._topics.apply(state)
         runtime = self._topics[topic]
@@ -84,22 +84,22 @@ class SegmentSealer:
     async def seal_owned(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
         """Seal a segment that this broker owns, or owned until its writer stopped.
 
-        An observer of the segment has its last word first. What the followers hold of a stopped writer's messages is
+        An observer of the segment has its last word first. Messages of a stopped writer that the followers hold are
         stored with the seal. Stopped before the put of the seal, nothing has happened to the segment; stopped after it,
         the next call finds the seal.
         """
         writer = runtime.writers[segment]
         if (last_word := runtime.last_word(segment)) is not None:
             await last_word
-        # Whatever the reason why the writer stopped, its segment is sealed at the end of its log.
+        # For whatever reason the writer stopped, its segment is sealed at the end of its log.
         with contextlib.suppress(Exception):
             end_offset = await writer.seal()
             return SealedEnd(end_offset, writer.index.seal_offset, writer.index.stored_bytes)
-        # What the writer has acknowledged is part of the log, whatever the store has lost of it since.
+        # Messages that the writer has acknowledged are part of the log, whatever the store has lost of it since.
         return await self._flush_and_seal(runtime, segment, writer.unflushed, known_end=writer.index.end)
 
     async def take_over(self, runtime: TopicRuntime, segment: int) -> SealedEnd:
-        """Seal a segment that this broker follows: refuse its owner, then store what is held of the segment.
+        """Seal a segment that this broker follows: refuse its owner, then store the held messages of the segment.
 
         Stopped in between, the messages that were acknowledged to the owner are still with the owner or the other
         followers, as after any end of this broker. Messages that were stored before count: the seal comes behind them.
@@ -130,15 +130,15 @@ class SegmentSealer:
     # -- by other brokers ----------------------------------------------------------------------------------
 
     async def _seal_by_owner(self, topic: str, segment: Segment, state: TopicState) -> SealedEnd | None:
-        """The end if the owner has sealed; None if it is silent, or answers "not yet" for too long.
+        """Return the end if the owner has sealed; None if it is silent, or answers "not yet" for too long.
 
         The store may be slow for all brokers: sealing without the owner would then only add work for it. Or the owner
         alone may have lost the store: so it gets no longer than a silent owner takes to lose its session.
 
-        The end that it tells is recorded without a look at the store. An owner tells it only once the store has the
-        seal. With keys of brokers it is known to be a broker that tells it, in answer to this very call: the answer of
-        anybody else is `PeerUnproven`, an unknown outcome, and the segment is sealed by others, as if nobody had
-        answered.
+        The end in its answer is recorded without a look at the store. An owner returns it only once the store has the
+        seal. With keys of brokers, the answer is known to come from a broker, and to answer this very call. Any other
+        sender's answer is `PeerUnproven`, an unknown outcome, and the segment is sealed by others, as if there were no
+        answer.
         """
         session_seconds = self._coordinator.session_timeout_seconds
         if session_seconds <= 0:
@@ -146,7 +146,7 @@ class SegmentSealer:
         url = self._last_url_of(segment.owner)
         timeout_seconds = min(OWNER_SEAL_SECONDS, session_seconds * OWNER_SEAL_SHARE)
         deadline_seconds = self._clock.monotonic_seconds() + max(OWNER_SEAL_SECONDS, session_seconds)
-        # One that cannot read an object is like a silent one: this broker looks for itself.
+        # An owner that cannot read an object is like a silent one: this broker looks for itself.
         with contextlib.suppress(PeerUnreachable, PeerFailed, SegmentMoved, OutcomeUnknown, UnreadableObject):
             while self._clock.monotonic_seconds() < deadline_seconds:
                 end = await self._peers.seal(url, topic, segment.id, state.version, timeout_seconds=timeout_seconds)
@@ -155,12 +155,12 @@ class SegmentSealer:
         return None
 
     async def _seal_by_followers(self, runtime: TopicRuntime, segment: Segment, state: TopicState) -> SealedEnd | None:
-        """The end once a follower has sealed; None if no follower can.
+        """Return the end once a follower has sealed; None if no follower can.
 
         A paused follower delays the next one for a moment only. Several may then seal at the same time. Each holds
         everything that was acknowledged because the followers hold it, at the same offsets, and the store takes each
-        name and one seal: so they come to the same end. A follower whose answer is no longer awaited may go on or stop
-        (`flush_and_seal`).
+        name and one seal only once: so they come to the same end. A follower whose answer is no longer awaited may go
+        on or stop (`flush_and_seal`).
         """
         calls = [partial(self._seal_by_follower, runtime, each, segment, state) for each in segment.brokers[1:]]
         return await hedged_call(self._clock, calls, patience_seconds=NEXT_FOLLOWER_SECONDS)
@@ -179,15 +179,15 @@ class SegmentSealer:
                 )
         return None
 
-    # -- who is gone ---------------------------------------------------------------------------------------
+    # -- which brokers are gone ----------------------------------------------------------------------------
 
     def _is_gone(self, topic: str, segment: Segment, broker: str) -> bool:
         """Whether a broker that did not answer is gone: its session ended at least a margin ago.
 
-        A broker that is cut off from ZooKeeper cannot tell, because brokers that it has never heard of may have joined
-        the others. The margin gives a broker that has lost touch the time to store what it holds.
+        A broker that is cut off from ZooKeeper cannot know that, because brokers that it has never heard of may have
+        joined the others. The margin gives a broker that has lost touch the time to store what it holds.
 
-        The broker must be seen to be missing after the transition was recorded. That holds, because this method first
+        The broker must be seen to be missing after the transition was recorded. That is so because this method first
         misses it after that. If it comes back later, it reads the record before it acknowledges by its followers again
         (`ReplicationLease`).
         """

@@ -21,7 +21,7 @@ class Executor(Protocol):
     """Carries transitions out (`TransitionExecutor`)."""
 
     async def slot_traffic(self, topic: str, segment: Segment) -> SlotTraffic | None:
-        """The traffic per slot as the segment's owner counts it; None if it does not know, or does not answer."""
+        """Return the traffic per slot as the segment's owner counts it; None if it does not know or answer."""
         ...
 
     async def change(self, topic: str, begin: Begin) -> TopicState | None:
@@ -33,7 +33,7 @@ class Placement(Protocol):
     """Assigns brokers to new segments (`SegmentPlacement`)."""
 
     def brokers_for(self, topic: str, config: TopicConfig, count: int) -> BrokersFor:
-        """The brokers of each of `count` new segments of a topic."""
+        """Return the brokers of each of `count` new segments of a topic."""
         ...
 
 
@@ -41,7 +41,7 @@ class Placement(Protocol):
 class SplitRequest:
     """A request to cut a segment at the slots `at`, or, if that is None, into `parts` parts.
 
-    The parts share the segment's traffic evenly, where `slot_traffic` is known; else they have equal widths.
+    The parts share the segment's traffic evenly, if `slot_traffic` is known; else they have equal widths.
     """
 
     segment: int
@@ -50,14 +50,14 @@ class SplitRequest:
     slot_traffic: SlotTraffic | None = field(default=None, compare=False)
 
     async def with_traffic(self, executor: Executor, state: TopicState) -> "SplitRequest":
-        """The same request with the segment's traffic per slot, if the cut depends on it."""
+        """Return the same request with the segment's traffic per slot, if the cut depends on it."""
         segment = state.segment(self.segment)
         if self.at is not None or segment is None or segment.state == "sealed":
             return self
         return replace(self, slot_traffic=await executor.slot_traffic(state.topic, segment))
 
     def successors(self, state: TopicState) -> list[Segment] | None:
-        """The successors if the split has been done, even before this request; None if it has not.
+        """Return the successors if the split has been done, even before this request; None if it has not.
 
         If the request names no slots, any split into as many parts counts: the traffic has changed since. Raises the
         reason why the split is impossible: `NotFound`, `InvalidInput` for the slots, `SegmentNotOpen`, `Conflict`.
@@ -78,13 +78,13 @@ class SplitRequest:
         return None
 
     def begin(self, state: TopicState, placement: Placement, *, now_us: int) -> TopicState | None:
-        """The state with the transition under way; None if it cannot begin now."""
+        """Return the state with the transition under way; None if it cannot begin now."""
         points = self._cut_points(state, _find(state, self.segment))
         brokers_for = placement.brokers_for(state.topic, state.config, len(points) + 1)
         return begin_split(state, {self.segment: points}, brokers_for, now_us=now_us)
 
     def _requested_ranges(self, segment: Segment) -> list[tuple[int, int]] | None:
-        """The successors' ranges if slots were asked for, else None. Raises `InvalidInput` for too few slots."""
+        """Return the successors' ranges if slots were asked for, else None. Raises `InvalidInput` for too few slots."""
         if self.at is not None:
             return cut_ranges(segment, self.at)
         if self.parts > segment.stop_slot - segment.start_slot:
@@ -94,7 +94,7 @@ class SplitRequest:
         return None
 
     def _cut_points(self, state: TopicState, segment: Segment) -> Sequence[int]:
-        """The slots to cut at. Call it only once the split is possible: tens of thousands of parts take some 30 ms."""
+        """Return the slots to cut at. Call it only once the split is possible: for tens of thousands it takes 30 ms."""
         if self.at is not None:
             return self.at
         return equal_parts(self.slot_traffic, *segment.range, self.parts, state.config.target)
@@ -108,7 +108,7 @@ class MergeRequest:
     other: int
 
     async def with_traffic(self, executor: Executor, state: TopicState) -> "MergeRequest":
-        """The same request: a merge does not depend on traffic."""
+        """Return the same request: a merge does not depend on traffic."""
         return self
 
     def successors(self, state: TopicState) -> list[Segment] | None:
@@ -188,7 +188,7 @@ def _find(state: TopicState, segment_id: int) -> Segment:
 def _successors(
     state: TopicState, sealed: Sequence[Segment], fits: Callable[[list[tuple[int, int]]], bool]
 ) -> list[Segment]:
-    """The common successors of these segments. Raises `SegmentNotOpen` if some are missing or ranges do not fit."""
+    """Return the successors of all these segments. Raises `SegmentNotOpen` if some are missing or do not fit."""
     ids = sealed[0].successors
     found = [successor for i in ids if (successor := state.segment(i)) is not None]
     together = all(segment.successors == ids for segment in sealed)

@@ -1,4 +1,4 @@
-"""Telling the other brokers about a topic's new state."""
+"""Sends a topic's new state to the other brokers."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from leader.membership.coordinator import Coordinator
 from mq.peers.peers import MOST_RECORD_BYTES, Peers
 
 MOST_BROADCAST_BYTES = 8 * 1024 * 1024
-"""The record goes out with the message until that adds up to so many bytes. The owners of new segments come first."""
+"""The record goes out with the message up to so many bytes in all. The owners of new segments come first."""
 
 
 class StateBroadcast:
@@ -23,7 +23,7 @@ class StateBroadcast:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def broadcast(self, state: TopicState) -> None:
-        """Let the other brokers know of a newer record, so that the owners of its new segments begin at once.
+        """Send a newer record to the other brokers, so that the owners of its new segments begin at once.
 
         The record goes with the message unless it is too large: publishers wait until the owners have it.
         """
@@ -40,8 +40,8 @@ class StateBroadcast:
             self.start(self._send(self._peers.url_of(broker), state, record if room_bytes >= 0 else b""))
 
     def start(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Run something that sends to other brokers in a background task; `close` cancels it."""
-        # It belongs to the request for which the state was changed, also if that is answered before.
+        """Send to other brokers in a background task, which `close` cancels."""
+        # It belongs to the request that has changed the state, even if that is answered before.
         task = asyncio.create_task(_within(request_ids.current(), sending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

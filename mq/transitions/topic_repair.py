@@ -49,10 +49,10 @@ class TopicRepair:
             self._repairs[name] = asyncio.create_task(self._repair(name, at_once=at_once), name=f"repair {name}")
 
     def read(self, state: TopicState) -> None:
-        """A topic's record was read, in a broker without a cluster: finish a transition that nobody carries out.
+        """Finish a transition in a topic's record, in a broker without a cluster: no other broker carries it out.
 
-        A process before this one has left it, or its last write took effect only now. Publishers wait for it, so it is
-        finished at once. All other segments stay as they are: nobody may ever use the topic again.
+        An earlier process has left it, or its last write took effect only now. Publishers wait for it, so it is
+        finished at once. All other segments stay as they are: the topic may never be used again.
         """
         if state.transition is not None and not self._executor.lock(state.topic).locked():
             self.request(state.topic, at_once=True)
@@ -60,7 +60,7 @@ class TopicRepair:
     async def take_over(self, name: str, left: Set[int]) -> None:
         """Seal a topic's segments that have no owner any more, and open successors here.
 
-        For a broker without a cluster, when somebody uses the topic. `left` are segments of this broker that it cannot
+        For a broker without a cluster, when a request uses the topic. `left` are segments of this broker that it cannot
         go on with. Callers at the same time share one transition. If it fails it is tried again in the background.
         Raises `BraidError`, at once while a repair is under way.
         """
@@ -98,14 +98,14 @@ class TopicRepair:
                 raise
 
     def _is_orphan(self, segment: Segment) -> bool:
-        """Whether the past of this broker, which has no cluster, has left a segment."""
+        """Whether an earlier process of this broker, which has no cluster, has left a segment."""
         return segment.owner != self._broker
 
     async def _repair(self, name: str, *, at_once: bool) -> None:
-        """Open successors of our segments whose writer has stopped, as soon as the store allows it.
+        """Open successors of our segments with stopped writers, as soon as the store allows it.
 
         A broker that took a segment over has recorded that in topic.json, or has begun a transition there. Otherwise no
-        broker takes the segment over while this one lives. Where taking the topic over has failed, all segments of
+        broker takes the segment over while this one lives. If a take-over of the topic has failed, all segments of
         other owners are orphans too, until it has succeeded once.
         """
 

@@ -1,4 +1,4 @@
-"""Carrying out transitions: for this broker, for users, and for the whole cluster while this broker leads."""
+"""Carries out transitions: for this broker, for users, and for the whole cluster while this broker leads."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -33,11 +33,11 @@ class TransitionExecutor:
     """Runs transitions, one at a time per topic in this process; compare-and-swap arbitrates between brokers.
 
     It is the `LeaderActions` and the `ScalingActions` of the leader. Every transition goes the same way: a method here
-    says how to begin it, `change` waits for the topic's lock, `_run` has the `TransitionRunner` record it in topic.json
-    and the `sealer` seal its segments, and `broadcast` tells the other brokers.
+    returns how to begin it, `change` waits for the topic's lock, `_run` makes the `TransitionRunner` record it in
+    topic.json and the `sealer` seal its segments, and `broadcast` sends the state to the other brokers.
 
-    Nothing begins once `draining` is set. `on_unfinished` is called with the topic's
-    name when a transition may have begun and did not finish.
+    Nothing begins once `draining` is set. `on_unfinished` is called with the topic's name when a transition may have
+    begun and did not finish.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TransitionExecutor:
     async def give_successors(
         self, topic: str, segments: Sequence[int], reason: Reason, owners: Mapping[int, str] | None = None
     ) -> TopicState | None:
-        """As `LeaderActions.give_successors`. A live owner that does not drain keeps what `owners` does not name."""
+        """As `LeaderActions.give_successors`. A live owner that does not drain keeps segments not in `owners`."""
         runtime = self._topics.get(topic)
         known: Mapping[int, KnownAverages] = {}
         if runtime is not None and reason in ("move", "drain"):
@@ -128,7 +128,7 @@ class TransitionExecutor:
         )
 
     async def adopt_load(self, topic: str, load_id: str, ends: Mapping[int, SealedEnd]) -> TopicState | None:
-        """Adopt the segments of a bulk load, which were checked and sealed at these ends; the state after that.
+        """Adopt a bulk load's segments, which were checked and sealed at these ends; returns the state after that.
 
         The state says whether the load was adopted. Safe to stop at any line, as `change`: the record in topic.json
         holds the ends, and the load's files are not needed again. The owner of an open segment keeps the successor,
@@ -159,7 +159,7 @@ class TransitionExecutor:
             return await self._run(topic, begin)
 
     def lock(self, topic: str) -> asyncio.Lock:
-        """Hold this lock to change a topic's record in this process."""
+        """Return the lock to hold for changes of a topic's record in this process."""
         return self._locks.setdefault(topic, asyncio.Lock())
 
     async def _run(self, topic: str, begin: Begin) -> TopicState | None:
@@ -191,7 +191,7 @@ class TransitionExecutor:
                 self._table.apply(state)
             if state.version != version_before:
                 self._broadcast.broadcast(state)
-        # Once the state is applied: that a topic was deleted is not counted in series which end with it.
+        # Once the state is applied: the deletion of a topic is not counted in series that end with it.
         self._count(topic, begun)
         return state
 
@@ -201,5 +201,5 @@ class TransitionExecutor:
 
 
 def _nothing(state: TopicState) -> TopicState | None:
-    """A `Begin` that begins nothing: what is under way is finished."""
+    """A `Begin` that begins nothing: a transition under way is finished."""
     return None

@@ -17,7 +17,7 @@ _log = EventLog(__name__)
 
 @dataclass(slots=True)
 class _LeftOut:
-    """Why a segment was left out, how often it was looked at since, and when that is due again."""
+    """Why a segment was left out, how often it was checked since, and when that is due again."""
 
     error: UnreadableObject
     due_seconds: float
@@ -25,10 +25,10 @@ class _LeftOut:
 
 
 class UnsealableSegments:
-    """The segments that transitions of this broker have left out, until the damaged file is mended.
+    """The segments that transitions of this broker have left out, until the damaged file is repaired.
 
-    They are looked at again, at growing intervals, before another transition would name them: so a segment that stays
-    damaged costs a look, and no change of topic.json. All methods belong to the event loop's thread.
+    They are checked again, at growing intervals, before another transition would name them: so a segment that stays
+    damaged costs a check, and no change of topic.json. All methods belong to the event loop's thread.
     """
 
     def __init__(self, clock: Clock, topics: TopicRegistry) -> None:
@@ -36,7 +36,7 @@ class UnsealableSegments:
         self._known: dict[tuple[str, int], _LeftOut] = {}
 
     def left_out(self, topic: str, segment_id: int, error: UnreadableObject) -> None:
-        """A transition goes on without this segment."""
+        """Note that a transition goes on without this segment."""
         if self.has(topic, segment_id):
             return
         _log.error("segment_left_out", topic=topic, segment=segment_id, error=error)
@@ -70,7 +70,7 @@ class UnsealableSegments:
     async def _is_mended(self, topic: str, segment_id: int) -> bool:
         runtime = self._topics.get(topic)
         if runtime is not None:
-            await runtime.refresh()  # somebody may have given the file up
+            await runtime.refresh()  # an operator may have given the file up
         segment = None if runtime is None else runtime.state.segment(segment_id)
         if runtime is None or segment is None or segment.state != "open":
             return True
