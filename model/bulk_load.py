@@ -1,9 +1,9 @@
 """The protocol of bulk loads (docs/design.md §10a) as a small model, for which every interleaving is checked.
 
 Each actor is frozen data and takes one step at a time: one read or one write of the store, because topic.json and each
-file change atomically. An actor that stops takes no more steps, and an actor that is paused takes them later. So both
-cases are among the interleavings. A repeated request is a second actor. After every step `complaints` checks the
-invariants: what a broker's reader would return at that moment, and all answers so far.
+file change atomically. A stopped actor takes no more steps, and a paused actor takes them later, so both cases are
+among the interleavings. A repeated request is a second actor. After every step `complaints` checks the invariants: what
+a broker's reader would return at that moment, and all answers so far.
 
 `Rules` are the protocol's safeguards: without any one of them, the model must find a violation. Two things are tested
 elsewhere: how owners write and race for seals (`test_segment_log.py`), and the content of a file
@@ -111,7 +111,7 @@ class Load(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """Seal these, adopt those, open the others."""
+    """Seals these segments, adopts those, opens the others."""
 
     seal: tuple[int, ...]
     opened: tuple[Segment, ...]
@@ -177,7 +177,7 @@ class Step(NamedTuple):
 
 
 def created(files: Files, name: Name, file: File) -> Files | None:
-    """With that file; None where the name exists."""
+    """Return the files with that file; None if the name exists."""
     if any(each == name for each, _ in files):
         return None
     return tuple(sorted((*files, (name, file))))
@@ -200,7 +200,7 @@ class Log(NamedTuple):
 
 @lru_cache(1 << 16)
 def log_of(files: Files, segment: int) -> Log:
-    """Follow the files up to the seal, or to the last file."""
+    """Return the log: follows the files up to the seal, or to the last file."""
     mine, rows = of_segment(files, segment), list[Message]()
     while True:
         at = len(rows)
@@ -214,7 +214,7 @@ def log_of(files: Files, segment: int) -> Log:
 
 
 def known_to(topic: Topic, files: Files, segment: Segment, rules: Rules) -> dict[Message, Position]:
-    """The requests that the owner of a segment recognises as repeated: its predecessors' and its own."""
+    """Return the requests that a segment's owner recognises as repeated: its predecessors' and its own."""
     segments = {each.id: each for each in topic.segments}
     waiting, known = list(segment.predecessors), dict[Message, Position]()
     while waiting:
@@ -229,7 +229,7 @@ def known_to(topic: Topic, files: Files, segment: Segment, rules: Rules) -> dict
 
 
 def sealed_log(topic: Topic, files: Files, segment: int, rules: Rules) -> Files:
-    """The files with the seal of an owner's segment at the end of its log. A second actor finds the seal there."""
+    """Return the files with the owner's seal at the end of a segment's log. A second actor finds the seal there."""
     log = log_of(files, segment)
     if log.seal is not None or not rules.seals_what_is_open:
         return files
@@ -266,7 +266,7 @@ def giving_up(topic: Topic, load_id: str, rules: Rules) -> Topic | None:
 
 
 def forgetting(topic: Topic, gone: frozenset[int], rules: Rules) -> Topic:
-    """The topic after the files of these segments are deleted.
+    """Return the topic after the files of these segments are deleted.
 
     Abandoned loads are forgotten too, unless another load would be overtaken then.
     """
@@ -354,14 +354,14 @@ class Swap(NamedTuple):
     wanted: Topic
 
     def take_effect(self, topic: Topic, rules: Rules) -> Topic | None:
-        """The topic after it; None if the topic has changed since it was read."""
+        """Return the topic after it; None if the topic has changed since it was read."""
         if topic.version != self.read and rules.compares_and_swaps:
             return None
         return self.wanted._replace(version=topic.version + 1)
 
 
 class Publisher(NamedTuple):
-    """Publishes one message after the other by the route that it knows. It repeats a message if the answer was lost.
+    """Publishes one message after the other by the route that it knows. Repeats a message if the answer was lost.
 
     The owner's put is one step: it appends to the log, unless the segment is sealed.
     """
@@ -406,7 +406,7 @@ class Publisher(NamedTuple):
 
 @lru_cache
 def load_files(load: Load, rows: int, cuts: tuple[int, ...]) -> tuple[tuple[Name, File], ...]:
-    """The files of a load with that many rows in each segment, cut at those offsets."""
+    """Return the files of a load with that many rows in each segment, cut at those offsets."""
     made = []
     for segment, slot in zip(load.ids, load.starts, strict=True):
         messages = tuple(Message(load.id, n, slot) for n in range(rows))
@@ -474,14 +474,14 @@ class Client(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """Carries out the transition that is under way: a step for each seal, then its end."""
+    """Carries out the transition under way: a step for each seal, then its end."""
 
     record: Transition | None = None
     sealed: int = 0
     swap: Swap | None = None
 
     def steps(self, state: State, rules: Rules) -> Iterator[Step]:
-        """Ends with an actor of None: no transition is under way, or it is over."""
+        """Yield the next step. The actor is None in the end: no transition is under way, or it is over."""
         record = self.record or state.topic.transition
         if record is None:
             yield Step("finds nothing under way", None)
@@ -563,7 +563,7 @@ class Commit(NamedTuple):
             yield Step(f"{self.broker} looks at the load", self._replace(load=load, at="pin"))
 
     def _found(self, state: State, claimed: tuple[tuple[Name, File], ...]) -> tuple[tuple[Name, File], ...] | None:
-        """The claimed files as they are now; None if one is missing, or if there are other files."""
+        """Return the claimed files as they are now; None if one is missing, or if there are other files."""
         assert self.load is not None
         wanted, ends = {name for name, _ in claimed}, self._ends(claimed)
         there = [each for each in state.files if each[0].segment in self.load.ids]
@@ -576,7 +576,7 @@ class Commit(NamedTuple):
         return {i: sum(len(file.rows) for name, file in claimed if name.segment == i) for i in self.load.ids}
 
     def _pin(self, state: State, rules: Rules, claimed: tuple[tuple[Name, File], ...]) -> Iterator[Step]:
-        """The files are read and checked as of one moment. A file that changed meanwhile counts as another file."""
+        """Read and check the files as of one moment. A file that changed meanwhile counts as another file."""
         found = self._found(state, claimed)
         if found is None or found != claimed:
             yield self._refused(state, rules)
@@ -714,7 +714,7 @@ class Meddler(NamedTuple):
 
 @lru_cache(1 << 16)
 def visible(topic: Topic, files: Files) -> tuple[tuple[Message, Position], ...]:
-    """All messages that brokers return, in the order of segment ids, which is the order of each key."""
+    """Return all messages that brokers return, in the order of segment ids, which is the order of each key."""
     found: list[tuple[Message, Position]] = []
     for segment in sorted(topic.segments):
         rows = log_of(files, segment.id).rows
@@ -723,7 +723,7 @@ def visible(topic: Topic, files: Files) -> tuple[tuple[Message, Position], ...]:
 
 
 def complaints(state: State) -> Iterator[str]:
-    """The invariants that a state violates."""
+    """Yield the invariants that a state violates."""
     topic, told = state.topic, state.told
     shown = visible(topic, state.files)
     place = dict(shown)
@@ -815,7 +815,7 @@ class Explorer:
         self._waiting: deque[Key] = deque()
 
     def explore(self, actors: Sequence[Any]) -> Explored:
-        """Raises `Violation`, with the fewest steps that lead to it, and `TooLarge`."""
+        """Explore them. Raises `Violation`, with the fewest steps that lead to it, and `TooLarge`."""
         self._add(tuple(map(self._number, (Topic(), (), Told(), *actors))), None)
         outcomes = set[Told]()
         while self._waiting:
@@ -850,7 +850,7 @@ class Explorer:
             raise TooLarge(f"more than {self._most_states} states")
 
     def _steps_of(self, key: Key, place: int) -> list[tuple[str, int, Key]]:
-        """The possible steps of the actor with that index: its state then, the topic, the files and the answers."""
+        """Return the possible steps of the actor with that index: its state then, topic, files and answers."""
         actor = self._parts[key[place]]
         seen = (*key[:3], key[place], *([key[3 + actor.client]] if isinstance(actor, Commit) else []))
         steps = self._steps.get((place, seen))
@@ -886,7 +886,7 @@ def explore(actors: Sequence[Any], rules: Rules, *, most_states: int = 200_000) 
 
 
 def _uses(before: Topic, after: Topic) -> set[tuple[int, int]]:
-    """The ids that this version of topic.json assigns."""
+    """Return the ids that this version of topic.json assigns."""
     known = {(load.id, load.first) for load in before.loads}
     reserved = [i for load in after.loads if (load.id, load.first) not in known for i in load.ids]
     begun = after.transition if before.transition is None else None

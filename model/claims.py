@@ -1,24 +1,24 @@
 """A queue group's claims and acks (docs/design.md §12), as a small model.
 
-What a group must not forget are records in the log of one segment of `__groups`. Whoever owns that segment is the
+The state that a group must keep is records in the log of one segment of `__groups`. The owner of that segment is the
 group's coordinator. Leases are in its memory alone. A coordinator may be killed, or be taken for dead while it lives,
-puts and hands out. It may also hand over in order. Consumers claim, ack and release at any coordinator that lives, and
-repeat acks whose answer was lost.
+puts and hands out. It may also hand over in order. Consumers claim, ack and release at any live coordinator, and repeat
+acks with lost answers.
 
-A claim is known by its message and its *delivery*: the number of the hand-out as the coordinator counts. These records
+A claim is known by its message and its *delivery*: the number of the hand-out in the coordinator's count. These records
 make that number unique, and never less than the truth:
 
-- `look`: no message at or above it was ever handed out. What is below it rests;
-- `expose`: a message rests no more. It may be handed out from here on, and never before. It is written when somebody
+- `look`: no message at or above it was ever handed out. Messages below it rest;
+- `expose`: a message rests no more. It may be handed out from here on, and never before. It is written when a consumer
   claims the message, and the claim is answered after that;
 - `rest`: this delivery of the message is over. Only then is the message handed out again, under the next number. It
-  rests until then. What was exposed and handed out to nobody rests again by it, as if nothing had been;
-- `leases`: what runs when a coordinator hands over. It hands out nothing after that, and whoever follows writes `taken`
-  before it hands out anything: leases that are the last record tell all there is.
+  rests until then. A message that was exposed and not handed out rests again by it, as if nothing had been;
+- `leases`: the running leases when a coordinator hands over. It hands out nothing after that, and the next coordinator
+  writes `taken` before it hands out anything: if leases are the last record, they are complete.
 
-A coordinator that takes over from one that died knows of no lease. It takes all that is exposed for handed out, waits
-for as long as a lease may run, and writes `rest`, `spared`: such a delivery does not count when a message dies of too
-many. One that hands over before that time is up writes them down as `guessed`: the next one does the same.
+A coordinator that takes over from a dead one knows of no lease. It takes all exposed messages for handed out, waits for
+as long as a lease may run, and writes `rest`, `spared`: such a delivery does not count when a message dies of too many.
+If it hands over before that time is up, it writes them down as `guessed`: the next one does the same.
 
 Coordinators of the version before are in some scenes. They write `horizon` and `back`, which are `look` and `rest` with
 which a message is exposed at once; so they may hand it out without a record. All interleavings are explored. After
@@ -26,13 +26,13 @@ every step these are checked:
 
 - one ack of a message is accepted at most, and it is in the log when it is answered;
 - an ack that was accepted is accepted again when it is repeated, and the message is handed out no more;
-- an ack does not count once somebody else has claimed the message;
-- no message is with two consumers whose leases both run, but for what a coordinator hands out whose log was sealed;
-- the delivery that a consumer is told is no less than the number of hand-outs;
+- an ack does not count once another consumer has claimed the message;
+- no message is with two consumers whose leases both run, but for those handed out by a coordinator with a sealed log;
+- the delivery in the answer to a consumer is no less than the number of hand-outs;
 - a message of a key is not handed out before the one ahead of it is acked or dead;
 - a message is dead or acked, never both, and its dead letter is there once;
 - a message dies only of deliveries that consumers have let end, and never of the end of a coordinator;
-- to a coordinator that takes over, what was not handed out is free, unless somebody was claiming it;
+- to a coordinator that takes over, messages that were not handed out are free, unless a consumer was claiming them;
 - no more messages are with consumers than the group's limit.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
@@ -53,19 +53,19 @@ class Rules:
     """The safeguards. A test takes each one away.
 
     `fences`: a record lands only while the log is not sealed. `answers_when_durable`: an ack is answered once its
-    record has landed. `remembers_acks`: the log tells by which delivery a message was acked. `horizon_first`: only
+    record has landed. `remembers_acks`: the log contains by which delivery a message was acked. `horizon_first`: only
     messages below the horizon are handed out. `records_ends`: a message is handed out again only once the end of the
-    delivery before is in the log. `rests_until_claimed`: messages rest until somebody claims them. `exposes_first`:
-    what rests is handed out only once the log tells that it may be. `compares_deliveries`: an ack of another delivery
-    than the last is refused. `pending_blocks`: nobody decides about a message while a record about it is on its way.
-    `waits_out_leases`: a coordinator that knows of no leases waits for as long as one may run. `writes_leases`: one
-    that hands over writes them down. `stops_handing_out`: it hands out nothing after that. `marks_its_start`: a
-    coordinator that knows leases hands out nothing before the log tells that it has begun. `waits_for_the_key`: the
-    next message of a key waits until the ack of the one ahead is in the log. `intent_first`: that a message dies is in
-    the log before its dead letter is published. `same_sequence`: the dead letter has the same sequence whoever
-    publishes it. `spares_guessed`: a delivery that ends with its coordinator does not count. `marks_guessed`: one that
-    hands over tells such deliveries from leases that it knows. `counts_guessed`: what the coordinator before may have
-    handed out counts for the limit.
+    delivery before is in the log. `rests_until_claimed`: messages rest until a consumer claims them. `exposes_first`:
+    resting messages are handed out only once the log allows it. `compares_deliveries`: an ack of another delivery than
+    the last is refused. `pending_blocks`: nothing is decided about a message while a record about it is on its way.
+    `waits_out_leases`: a coordinator that knows of no leases waits for as long as one may run. `writes_leases`: a
+    coordinator that hands over writes them down. `stops_handing_out`: it hands out nothing after that.
+    `marks_its_start`: a coordinator that knows leases hands out nothing before the log contains its begin.
+    `waits_for_the_key`: the next message of a key waits until the ack of the one ahead is in the log. `intent_first`:
+    the death of a message is in the log before its dead letter is published. `same_sequence`: the dead letter has the
+    same sequence, whichever coordinator publishes it. `spares_guessed`: a delivery that ends with its coordinator does
+    not count. `marks_guessed`: a coordinator that hands over distinguishes such deliveries from leases that it knows.
+    `counts_guessed`: possible hand-outs of the coordinator before count for the limit.
     """
 
     fences: bool = True
@@ -93,8 +93,8 @@ class Rules:
 class Scene:
     """So many messages, of one key or none, are delivered so many times at most, until the clock stands at `ticks`.
 
-    `claims`: how often consumers claim in all. `events`: how often a coordinator is killed, taken for dead, or told to
-    hand over. `goes_away`: or whoever claims goes away. `limit`: so many messages are with consumers at the most.
+    `claims`: how often consumers claim in all. `events`: how often a coordinator is killed, taken for dead, or asked to
+    hand over. `goes_away`: or a claiming consumer goes away. `limit`: so many messages are with consumers at the most.
     `old`: in these epochs, the coordinator is of the version before.
     """
 
@@ -112,7 +112,7 @@ class Scene:
 class Lease(NamedTuple):
     """A claim of one message. `excused`: the log of its coordinator was sealed when it was handed out.
 
-    `guessed`: the coordinator that wrote it down does not know whether anybody has it.
+    `guessed`: the coordinator that wrote it down does not know whether a consumer has it.
     """
 
     message: int
@@ -134,10 +134,10 @@ class Record(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """Who owns the log in one epoch, and what it knows: records of the log, its leases, and records on their way.
+    """The owner of the log in one epoch, and what it knows: records of the log, its leases, and records on their way.
 
     The first `inherited` records in `view` were there when it took over, at the time `since`. `clean`: it knows the
-    leases of the one before. `landed`: what became of the first record in `queue`; None is not known to anybody yet.
+    leases of the one before. `landed`: the outcome of the first record in `queue`; None is not known yet.
     """
 
     epoch: int
@@ -154,10 +154,10 @@ class Coordinator(NamedTuple):
 
 
 class World(NamedTuple):
-    """The log and its coordinators, and what is true: leases that run, hand-outs, accepted acks, and dead letters.
+    """The log and its coordinators, and the truth: running leases, hand-outs, accepted acks, and dead letters.
 
     `ended` are deliveries that a consumer has let end: it gave the message back, or its time was over. `asked` are
-    those that somebody was claiming.
+    those that a consumer was claiming.
     """
 
     log: tuple[Record, ...] = ()
@@ -173,9 +173,9 @@ class World(NamedTuple):
 
 
 class Consumers(NamedTuple):
-    """May claim so many times more. None forgets its claim: it may ack or release late, and repeat that.
+    """May claim so many times more. No consumer forgets its claim: it may ack or release late, and repeat that.
 
-    A claim says all that counts about a consumer, so nobody needs to know which of them has it.
+    A claim contains all that counts about a consumer, so it does not matter which of them has it.
     """
 
     claims: int
@@ -183,11 +183,11 @@ class Consumers(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What coordinators do by themselves, and the store."""
+    """The work of coordinators without a request, and of the store."""
 
 
 class Fate(NamedTuple):
-    """What befalls them, so many times more; and time."""
+    """Kills, false deaths and hand-overs, so many times more; and time."""
 
     events: int
 
@@ -197,7 +197,7 @@ Step = tuple[str, World, Actor]
 
 
 class Fold(NamedTuple):
-    """What records add up to, by message: the delivery that was acked, the last one that is over, and what rests.
+    """The sum of records, by message: the delivery that was acked, the last one that is over, and whether it rests.
 
     `spared` is how many deliveries do not count.
     """
@@ -276,7 +276,7 @@ def _with(world: World, coordinator: Coordinator) -> World:
 
 
 def _dead(coordinator: Coordinator) -> Coordinator:
-    """One that takes no step any more, killed or after it has handed over: nothing counts of what it knew."""
+    """Return one that takes no step any more, killed or after its hand-over: its knowledge does not count."""
     return Coordinator(coordinator.epoch, lives=False)
 
 
@@ -299,7 +299,7 @@ def _is_undecided(coordinator: Coordinator, message: int, rules: Rules) -> bool:
 
 
 def _lease_of(coordinator: Coordinator, message: int, delivery: int, rules: Rules) -> Lease | None:
-    """The lease that it knows: its own, or one that the coordinator before it wrote down."""
+    """Return the lease that it knows: its own, or one that the coordinator before it wrote down."""
     known = [*coordinator.leases, *(each for each in _inherited(coordinator) if not _is_guess(each, rules))]
     return next((lease for lease in known if lease[:2] == (message, delivery)), None)
 
@@ -314,7 +314,7 @@ def _is_guess(lease: Lease, rules: Rules) -> bool:
 
 
 def _guess_of(coordinator: Coordinator, message: int, rules: Rules) -> Lease | None:
-    """The delivery that would be next, if the coordinator before may have handed it out."""
+    """Return the delivery that would be next, if the coordinator before may have handed it out."""
     delivery = fold(coordinator.view).over.get(message, 0) + 1
     if coordinator.clean:
         told = (each for each in _inherited(coordinator) if _is_guess(each, rules))
@@ -338,7 +338,7 @@ def _held(coordinator: Coordinator, rules: Rules, scene: Scene) -> int:
 
 
 def _has_begun(coordinator: Coordinator) -> bool:
-    """Whether leases that it knows are not the last record any more."""
+    """Whether the leases that it knows are not the last record any more."""
     return not (coordinator.clean and coordinator.inherited) or len(coordinator.view) > coordinator.inherited
 
 
@@ -357,7 +357,7 @@ def _is_available(coordinator: Coordinator, message: int, rules: Rules, scene: S
 
 
 def _is_first_of_its_key(coordinator: Coordinator, message: int, rules: Rules) -> bool:
-    """Whether all ahead of it are done, as far as the coordinator knows; all messages are of one key."""
+    """Whether all messages ahead of it are done, as far as the coordinator knows; all are of one key."""
     known = fold(coordinator.view)
     acked = (known if rules.waits_for_the_key else fold((*coordinator.view, *coordinator.queue))).acked
     return all(acked.get(before) or before in known.dead for before in range(message))
@@ -426,7 +426,7 @@ def _given_up(coordinator: Coordinator, message: int, delivery: int, world: Worl
 
 
 def _answer(coordinator: Coordinator, message: int, delivery: int, rules: Rules) -> str | None:
-    """Yes, no, or later: when the ack is in the log. None: it waits, and nothing is decided."""
+    """Answer yes, no, or later: when the ack is in the log. None: it waits, and nothing is decided."""
     known = fold(coordinator.view)
     last = known.over.get(message, 0) + 1
     if message in known.acked:
@@ -545,7 +545,7 @@ def _store(coordinator: Coordinator, world: World, rules: Rules) -> Iterator[tup
 def _end(
     coordinator: Coordinator, message: int, known: Fold, world: World, rules: Rules, scene: Scene
 ) -> Iterator[tuple[str, World]]:
-    """The end of a delivery, by time; and of a message that was delivered too often."""
+    """End a delivery by time; and a message that was delivered too often."""
     if message in known.dying and message not in known.dead and not _is_undecided(coordinator, message, rules):
         if message in coordinator.published:
             yield "has buried", _with(world, _queued(coordinator, "dead", message))
@@ -578,7 +578,7 @@ def _end(
 
 
 def _publish_letter(coordinator: Coordinator, message: int, world: World, rules: Rules) -> World:
-    """The dead-letter topic stores one message for a sequence (docs/design.md §9): the group is its producer."""
+    """Publish the letter: its topic stores one message for a sequence (docs/design.md §9) of the group."""
     sequence = 0 if rules.same_sequence else coordinator.epoch
     after = _with(world, coordinator._replace(published=coordinator.published | {message}))
     return after._replace(letters=world.letters | {(message, sequence)})
@@ -598,15 +598,15 @@ def _befall(coordinator: Coordinator, world: World, rules: Rules, scene: Scene) 
     known = fold(coordinator.view)
     for message in range(scene.messages):
         if known.is_exposed(message) and _is_available(coordinator, message, rules, scene):
-            # Whoever has asked is gone. So it was not handed out: it rests again.
+            # The asking consumer is gone. So it was not handed out: it rests again.
             over = known.over.get(message, 0)
             yield f"withdraws {message}", _with(world, _queued(coordinator, "rest", message, over))
 
 
 def _written_down(coordinator: Coordinator, rules: Rules) -> Iterator[Lease]:
-    """Leases for the next coordinator: those that have run out too, since a delivery is over once that is in the log.
+    """Yield leases for the next coordinator, also expired ones: a delivery is over only once that is in the log.
 
-    What the one before may have handed out counts as leased, for as long as that may run.
+    Possible hand-outs of the coordinator before count as leased, for as long as a lease may run.
     """
     known = fold(coordinator.view)
     for message in range(known.horizon):
@@ -617,7 +617,7 @@ def _written_down(coordinator: Coordinator, rules: Rules) -> Iterator[Lease]:
 
 
 def _take_over(world: World, rules: Rules, scene: Scene) -> World:
-    """Another seals the log at its end, and begins with what is in it."""
+    """Let another coordinator seal the log at its end, and begin with its records."""
     epoch = len(world.coordinators)
     last = world.log[-1] if world.log else None
     # No record, no horizon: nothing was handed out.
@@ -629,7 +629,7 @@ def _take_over(world: World, rules: Rules, scene: Scene) -> World:
 
 
 def _waits_in_vain(coordinator: Coordinator, message: int, world: World, rules: Rules, scene: Scene) -> bool:
-    """Whether a message is taken for handed out that nobody has claimed, by what this version has written."""
+    """Whether a message counts as handed out that no consumer has claimed, by the records of this version."""
     guess = _guess_of(coordinator, message, rules)
     if guess is None or guess[:2] in world.asked or fold(world.log).is_done(message):
         return False
@@ -639,7 +639,7 @@ def _waits_in_vain(coordinator: Coordinator, message: int, world: World, rules: 
 
 
 def _exposed_for(records: tuple[Record, ...], message: int) -> int | None:
-    """As which delivery a message may be handed out; None if it may not."""
+    """Return the delivery as which a message may be handed out; None if it may not."""
     known = fold(records)
     return known.over.get(message, 0) + 1 if known.is_exposed(message) else None
 
@@ -648,7 +648,7 @@ def _exposed_for(records: tuple[Record, ...], message: int) -> int | None:
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     if world.broken:
         return world.broken
     buried = [message for message, _ in world.letters]

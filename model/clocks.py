@@ -1,9 +1,9 @@
-"""Clocks that are wrong or stand still, and what is decided by them (docs/design.md §4, "Names must not come back").
+"""Clocks that are wrong or stand still, and decisions by them (docs/design.md §4, "Names must not come back").
 
 One name of one segment, one grace period, one message under retention. The owner's put of that name is stalled, on a
-machine that may be paused. Others take the name, roll it up, and delete it. The store's time goes on with every tick.
-A machine's clock that nobody sets stands still while it is paused; its wall clock does too, and is set at some time.
-With `directory`, everything is on one machine and the store's time is that of its wall clock.
+machine that may be paused. Others take the name, roll it up, and delete it. The store's time goes on with every tick. A
+machine's monotonic clock stands still while it is paused; its wall clock does too, and is set at some time. With
+`directory`, everything is on one machine and the store's time is that of its wall clock.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class State:
-    """All that is. `put` is idle, sent, landed or over. `name` is who has it. Times are of the kind that is noted."""
+    """The whole state. `put` is idle, sent, landed or over. `name` is its holder. Times are of the noted kind."""
 
     tick: int = 0
     owner_ticks: int = 0
@@ -63,7 +63,7 @@ class Scene:
         return state.keeper_ticks + state.keeper_set
 
     def told(self, state: State) -> int:
-        """The store's time."""
+        """Return the store's time."""
         return self.wall(state) if self.directory else state.tick
 
     def next_states(self, state: State) -> Iterator[State]:
@@ -92,19 +92,19 @@ class Scene:
                 yield self._looked(state, replace(state, keeper_set=step, was_set=True))
 
     def _looked(self, before: State, state: State) -> State:
-        """The keeper looks at the store's time before it decides: from then on it leaves out a leap of both clocks."""
+        """Read the store's time before the keeper decides: from then on it leaves out a leap of both clocks."""
         told = self.told(state)
         jump = (told - self.told(before)) - (state.keeper_ticks - before.keeper_ticks)
         return replace(state, leapt=max(state.leapt + jump, 0)) if told == self.wall(state) else state
 
     def _now(self, state: State) -> int:
-        """The time by which the keeper deletes."""
+        """Return the time by which the keeper deletes."""
         if not self.rules.deletes_by_store:
             return self.wall(state)
         return self.told(state) - (state.leapt if self.rules.without_leaps else 0)
 
     def _owner(self, state: State) -> Iterator[State]:
-        """Its last proof is of tick 0, when its clock and the store's showed 0."""
+        """Yield the owner's steps. Its last proof is of tick 0, when its clock and the store's showed 0."""
         if state.put == "idle":
             yield replace(state, put="sent")
         if state.put == "sent":

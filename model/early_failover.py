@@ -1,17 +1,17 @@
-"""Failing over a broker that refuses connections before its session ends (docs/design.md §8), as a small model.
+"""Failover of a broker that refuses connections before its session ends (docs/design.md §8), as a small model.
 
 The owner has up to two segments of one topic. One has no follower: only stored messages are acknowledged. The other has
 one: messages are acknowledged once the follower holds them, or the store does. The leader looks at the owner, and so
 does a witness. If both are refused again and again, and nothing is heard from the owner, the leader begins a transition
-of the owner's segments. It may be wrong: the owner may live, go on storing, and reach its follower. So what seals a
-segment is as ever: its owner; else its follower, which refuses the owner first; else the store, at the end of the log,
-where there is no follower, or the sessions of both have ended.
+of the owner's segments. It may be wrong: the owner may live, go on storing, and reach its follower. So a segment is
+sealed as ever: by its owner; else by its follower, which refuses the owner first; else by the store, at the end of the
+log, if there is no follower, or if the sessions of both have ended.
 
 Processes are killed, listeners close and open again, lines are cut, and puts land late. All interleavings of a few such
 events are explored. After every step the promises are checked:
 
 - what was acknowledged is in the log of a sealed segment, unless all brokers that held it were killed;
-- a broker that somebody reaches or hears, or that refuses for a moment only, keeps its segments;
+- a broker that is reached or heard, or that refuses for a moment only, keeps its segments;
 - successors are with brokers that can be reached;
 - a segment that can be sealed does not wait for one that cannot.
 
@@ -36,8 +36,8 @@ class Rules:
     `fences`: a put takes effect only at the end of a log that is not sealed. `follower_refuses`: a follower refuses the
     owner before it looks at what it holds. `waits_for_sessions`: the store seals a segment with a follower only once
     the sessions of both have ended. `asks_a_witness`, `looks_again`, `listens`: the leader's view does not suffice, nor
-    does one look, nor what it sees without what it hears. `leaves_out`: a segment of which all brokers refuse is left
-    for the end of their sessions. `places_elsewhere`: the owner gets no successor.
+    does one look, nor what it sees without what it hears. `leaves_out`: a segment whose brokers all refuse is left for
+    the end of their sessions. `places_elsewhere`: the owner gets no successor.
     """
 
     fences: bool = True
@@ -51,9 +51,9 @@ class Rules:
 
 
 class Broker(NamedTuple):
-    """Whether the process lives, who is refused at its address, whether its own calls arrive, and its session.
+    """Whether the process lives, whom its address refuses, whether its own calls arrive, and its session.
 
-    `blinks`: its address refuses everybody until the next look, and no longer. It does so once.
+    `blinks`: its address refuses all until the next look, and no longer. It does so once.
     """
 
     lives: bool = True
@@ -64,7 +64,7 @@ class Broker(NamedTuple):
     may_blink: bool = True
 
     def is_reached_by(self, viewer: str) -> bool:
-        """Whether somebody answers."""
+        """Whether a connection is answered."""
         return self.lives and viewer not in self.refuses and not self.blinks
 
 
@@ -95,7 +95,7 @@ class Segment(NamedTuple):
 class World(NamedTuple):
     """The owner, its follower, the segments, those that the transition seals, and the owner of their successors.
 
-    `surprised`: the follower was lost after the transition began, which nobody can know before.
+    `surprised`: the follower was lost after the transition began, which cannot be known before.
     """
 
     owner: Broker = Broker()
@@ -114,7 +114,7 @@ class Owner(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Has puts take effect."""
+    """Makes puts take effect."""
 
 
 class Leader(NamedTuple):
@@ -125,7 +125,7 @@ class Leader(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What befalls the brokers: so many more events."""
+    """The events that happen to brokers: so many more."""
 
     events: int
 
@@ -136,7 +136,7 @@ EVERYBODY = frozenset(("leader", "witness"))
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     match actor:
         case Owner():
             if world.owner.lives:
@@ -169,7 +169,7 @@ def _with(world: World, number: int, segment: Segment) -> World:
 def _own(segment: Segment, world: World, messages: int) -> Iterator[tuple[str, Segment]]:
     put = segment.put
     if put is not None and put.landed is not None:
-        # Whether the file is its own: else it has lost the segment.
+        # Whether the file is its own: if not, it has lost the segment.
         acknowledged = max(segment.acknowledged, put.end)
         stored = segment._replace(put=None, stored=put.end, acknowledged=acknowledged)
         yield "learns of its put", stored if put.landed else segment._replace(put=None, stopped=True)
@@ -207,7 +207,7 @@ def _watch(leader: Leader, world: World, rules: Rules) -> Iterator[Step]:
         yield "the leader fails over after the session", world._replace(sealing=sealing), Leader("sealing")
         return
     seen = world._replace(owner=owner._replace(blinks=False))
-    # A broker that lives and whose calls arrive is heard between two looks.
+    # A live broker whose calls arrive is heard between two looks.
     heard = rules.listens and owner.lives and owner.speaks
     witnessed = not rules.asks_a_witness or not owner.is_reached_by("witness")
     if heard or owner.is_reached_by("leader") or not witnessed:
@@ -286,7 +286,7 @@ def _befall(world: World) -> Iterator[tuple[str, World]]:
 
 
 def _expire(world: World) -> Iterator[tuple[str, World]]:
-    """Only the session of a process that does not live ends here: other ends are as before, and another matter."""
+    """End sessions of dead processes only: other ends are as before, and another matter."""
     if not world.owner.lives and world.owner.session:
         yield "the owner's session ends", world._replace(owner=world.owner._replace(session=False))
     if not world.follower.lives and world.follower.session:
@@ -297,7 +297,7 @@ def _expire(world: World) -> Iterator[tuple[str, World]]:
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     if world.broken:
         return world.broken
     for segment in world.segments:
@@ -310,7 +310,7 @@ def complaint(world: World, actors: Sequence[Actor]) -> str | None:
 
 
 def complaint_at_the_end(world: World, actors: Sequence[Actor]) -> str | None:
-    """As `complaint`, where nobody can take a step."""
+    """As `complaint`, when no actor can take a step."""
     waiting = [number for number in world.sealing if not world.segments[number].followed]
     if waiting and world.owner.session and not world.surprised:
         return "a segment waits for one that cannot be sealed"
@@ -318,7 +318,7 @@ def complaint_at_the_end(world: World, actors: Sequence[Actor]) -> str | None:
 
 
 def explore(followed: Sequence[bool], rules: Rules, *, messages: int, events: int) -> tuple[int, set[World]]:
-    """Explore a topic whose segments have a follower or not; returns the number of states and the last worlds."""
+    """Explore a topic of segments with a follower or without; returns the number of states and the last worlds."""
     world = World(segments=tuple(map(Segment, followed)))
     actors: list[Actor] = [Owner(messages), Store(), Leader(), Fate(events)]
     return explore_all(

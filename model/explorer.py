@@ -1,8 +1,8 @@
-"""Explores all interleavings of a model's actors, and tells by which steps a promise is broken.
+"""Explores all interleavings of a model's actors, and reports the steps by which a promise is broken.
 
 A state is a world and its actors, all of them hashable. Each actor takes one step at a time. The same state is reached
-by many ways; it is looked at once. Worlds and actors are numbered, and a state is their numbers: each is hashed once,
-not with every state that it is part of, and what an actor may do in a world is asked once.
+in many ways; it is looked at once. Worlds and actors are numbered, and a state is their numbers: each is hashed once,
+not with every state that it is part of, and an actor's possible steps in a world are computed once.
 """
 
 import gc
@@ -19,18 +19,18 @@ Steps: TypeAlias = list[tuple[str, int, int]]
 
 
 class Violation(Exception):
-    """A promise is broken; the message says which one, and by which steps."""
+    """A promise is broken; the message names it, and the steps that broke it."""
 
 
 class Numbers:
-    """Numbers parts of states, from 0 on; `parts` has them by their numbers."""
+    """Numbers parts of states, from 0 on; `parts` has the parts by their numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[type, Hashable], int] = {}
         self.parts: list[Any] = []
 
     def of(self, part: Hashable) -> int:
-        """The number of a part, which is the same for all that are equal and of one class: named tuples do not tell."""
+        """Return a part's number, the same for all equal parts of one class: named tuples alone ignore the class."""
         number = self._numbers.setdefault((type(part), part), len(self.parts))
         if number == len(self.parts):
             self.parts.append(part)
@@ -51,11 +51,11 @@ class _Explorer(Generic[World, Actor]):
         self._complaint_at_the_end = complaint_at_the_end
         self._worlds, self._actors = Numbers(), Numbers()
         self._steps: dict[tuple[int, int], Steps] = {}
-        # From which state each was reached first, and by what.
+        # The state from which each was reached first, and the step.
         self._ways: dict[Key, tuple[Key, str] | None] = {}
 
     def explore(self, first: World, actors: Sequence[Actor]) -> tuple[int, set[World]]:
-        """Raises `Violation`."""
+        """Explore. Raises `Violation`."""
         begin = (self._worlds.of(first), *map(self._actors.of, actors))
         ways = self._ways
         ways[begin] = None
@@ -114,11 +114,11 @@ def explore_all(
     complaint_at_the_end: Callable[[World, Sequence[Actor]], str | None] = lambda world, actors: None,
     waits: Callable[[Actor, Sequence[Actor]], bool] = lambda actor, actors: False,
 ) -> tuple[int, set[World]]:
-    """Explore from the first world on; returns the number of states, and the worlds where nobody can take a step.
+    """Explore from the first world on; returns the number of states, and the worlds in which no actor can take a step.
 
-    `steps_of` are the steps that an actor may take: what happens, the world after it, and the actor after it. It takes
-    none while it `waits` for the others. `complaint` is the promise that is broken in a state, and
-    `complaint_at_the_end` one that is broken where nobody can take a step. Raises `Violation`.
+    `steps_of` returns the steps that an actor may take: what happens, the world after it, and the actor after it. An
+    actor takes none while it `waits` for the others. `complaint` returns the broken promise of a state, and
+    `complaint_at_the_end` one that is broken when no actor can take a step. Raises `Violation`.
     """
     with without_looking_for_garbage():
         return _Explorer(steps_of, complaint, complaint_at_the_end, waits).explore(first, actors)
@@ -126,7 +126,7 @@ def explore_all(
 
 @contextmanager
 def without_looking_for_garbage() -> Iterator[None]:
-    """States are tuples of tuples, millions of them, and none is garbage: looking through them is all in vain."""
+    """Pause the garbage collector: states are tuples of tuples, millions of them, and none is garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

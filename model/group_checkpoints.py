@@ -1,12 +1,12 @@
 """Checkpoints of the log of consumer groups (docs/design.md §12), as a small model.
 
-The groups `l` and `r` have their records in a segment of `__groups`, which is split, merged and failed over: who owns a
-successor reads what came before. A record is appended, and acknowledged in a step of its own. A checkpoint is a
-snapshot of each group, one after the other, and then a record that tells where the first of them lies. Whoever follows
-begins there, and looks at no segment before: so it cuts the chain. Upkeep deletes what no reader needs by that. All
-interleavings are explored. Whenever somebody takes over:
+The groups `l` and `r` have their records in a segment of `__groups`, which is split, merged and failed over: the owner
+of a successor reads the records before it. A record is appended, and acknowledged in a step of its own. A checkpoint is
+a snapshot of each group, one after the other, and then a record with the position of the first of them. The next owner
+begins there, and looks at no segment before: so it cuts the chain. Upkeep deletes records that no reader needs by that.
+All interleavings are explored. At every take-over:
 
-- of each group it knows all that was acknowledged. What was appended and not acknowledged counts, or it does not.
+- the new owner knows everything acknowledged of each group. Records appended and not acknowledged count, or do not.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -28,15 +28,15 @@ class Rules:
     at_rest: bool = True
     """No snapshot of a group is written while another record of it is on its way."""
     names_the_first: bool = True
-    """It tells where the first snapshot lies, and not where it lies itself."""
+    """A checkpoint has the position of the first snapshot, and not its own."""
     asks_all_before: bool = True
-    """Who finds no checkpoint in a segment reads all segments before it, and not one of them."""
+    """An owner that finds no checkpoint in a segment reads all segments before it, and not one of them."""
     waits_for_all: bool = True
     """A segment goes when all its successors have a checkpoint, and not one of them."""
 
 
 class Rec(NamedTuple):
-    """A record: `create` or `add` of a group, its `snap` with what it adds up to, or a `check` of no group."""
+    """A record: `create` or `add` of a group, its `snap` with the sum, or a `check` of no group."""
 
     kind: str
     group: str = ""
@@ -44,7 +44,7 @@ class Rec(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """A checkpoint that is written: whose snapshots are still to come, and where the others lie."""
+    """A checkpoint being written: the groups with snapshots still to come, and the positions of the others."""
 
     left: tuple[str, ...]
     offsets: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ Known = tuple[tuple[str, int], ...]
 
 
 class Segment(NamedTuple):
-    """A segment, whose records below `start` are deleted. Its owner, while it is open, has this in memory.
+    """A segment without its deleted records below `start`. Its owner, while it is open, has this in memory.
 
     `known` is None until it has read the log. `pending` is appended, and not acknowledged.
     """
@@ -73,7 +73,7 @@ class Segment(NamedTuple):
 
 
 class World(NamedTuple):
-    """All segments that are there, how many there were, what was acknowledged, and what went wrong."""
+    """All segments that are there, how many there were, the acknowledged records, and what went wrong."""
 
     segments: tuple[Segment, ...]
     next_id: int
@@ -82,7 +82,7 @@ class World(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """Has so many records added, to groups that are there."""
+    """Adds so many records to existing groups."""
 
     times: int = 2
 
@@ -94,19 +94,19 @@ class Creator(NamedTuple):
 
 
 class Checkpointer(NamedTuple):
-    """Has so many checkpoints written."""
+    """Writes so many checkpoints."""
 
     times: int = 1
 
 
 class Reshaper(NamedTuple):
-    """Has the open segments become others: `split`, `merge`, or `fail over`, one after the other."""
+    """Changes the open segments: `split`, `merge`, or `fail over`, one after the other."""
 
     steps: tuple[str, ...] = ()
 
 
 class Upkeep(NamedTuple):
-    """Deletes what nobody needs."""
+    """Deletes records that no reader needs."""
 
 
 Actor = Worker | Creator | Checkpointer | Reshaper | Upkeep
@@ -115,14 +115,14 @@ BOTH = frozenset("lr")
 
 
 def begun(*groups: str) -> World:
-    """One segment, in which these groups were created, and are known."""
+    """Return one segment, in which these groups were created and are known."""
     known = tuple((group, 1) for group in groups)
     records = tuple(Rec("create", group) for group in groups)
     return World((Segment(0, BOTH, records=records, known=known),), 1, known)
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     owners = [each for each in world.segments if each.is_open and each.known is not None]
     if isinstance(actor, Worker):
         yield from _work(actor, world, owners, rules)
@@ -197,7 +197,7 @@ def _reshaped(world: World, step: str) -> World | None:
 
 
 def _sealed(world: World, segments: Sequence[Segment], ranges: Sequence[frozenset[str]]) -> World:
-    """These are sealed, and their owners know nothing any more. What they have appended stays."""
+    """Seal these; their owners know nothing any more. Records that they have appended stay."""
     over = [each._replace(is_open=False, known=None, pending=None, writing=None) for each in segments]
     after, before = world, tuple(each.id for each in segments)
     for each in over:
@@ -210,7 +210,7 @@ def _sealed(world: World, segments: Sequence[Segment], ranges: Sequence[frozense
 
 
 def taken_over(world: World, segment: Segment, rules: Rules) -> World:
-    """Its owner has read the log. What it has found counts from now on, also what nobody was answered."""
+    """Let its owner read the log. All records found count from now on, also those without an answer."""
     found = _read(world, segment, rules)
     acknowledged = dict(world.acknowledged)
     for group in sorted(segment.groups):
@@ -246,7 +246,7 @@ def _add(counts: dict[str, int], record: Rec) -> None:
     elif record.kind == "snap":
         counts[record.group] = record.number
     elif record.group in counts:
-        # Reading begins where the first snapshot lies: what a group has before its own is in that.
+        # Reading begins at the first snapshot: a group's records before its own are in that.
         counts[record.group] += 1
 
 
@@ -274,7 +274,7 @@ def _with(world: World, changed: Segment) -> World:
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     return world.wrong or None
 
 

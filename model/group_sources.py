@@ -4,12 +4,12 @@ The name `m` is a topic, then a member of a topic group, then of another one, or
 are in another chain, and the segments of all chains have the same ids and offsets. A topic that comes back goes on in
 its own chain, where the messages of before are gone: each stretch of time is a *life*, with one message here. Two
 brokers coordinate the consumer group by turns; that a zombie's records do not count is what `claims.py` explores. Each
-knows the record of `m` as it was when it has last read it. What the consumer group has done is one record: of which
-chain it tells, and of which lives the message is done. All interleavings are explored. After every step:
+knows the record of `m` as of its last read. The work of the consumer group is one record: its chain, and the lives
+whose message is done. All interleavings are explored. After every step:
 
-- the message of `m` now is not passed by: if it is taken for done, it was handed out and acked;
-- an ack that was answered is not forgotten: that message is taken for done as long as `m` is in that life;
-- a consumer group ends with its life: it never serves a later one, also where `m` is in the same chain again.
+- the message of `m` now is not passed by: if it counts as done, it was handed out and acked;
+- an ack that was answered is not forgotten: that message counts as done as long as `m` is in that life;
+- a consumer group ends with its life: it never serves a later one, even if `m` is in the same chain again.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -26,7 +26,7 @@ from model.explorer import explore_all
 class Rules:
     """The safeguards. A test takes each one away.
 
-    With `knows_no_lives` brokers are of a version before lives were told apart: the last promise is not theirs.
+    With `knows_no_lives`, brokers are of a version without lives: the last promise is not theirs.
     """
 
     names_the_chain: bool = True
@@ -38,7 +38,7 @@ class Rules:
 
 
 class Place(NamedTuple):
-    """Where messages are: a chain, and in which life of `m`."""
+    """Where messages are: a chain, and a life of `m`."""
 
     chain: int
     life: int
@@ -48,10 +48,10 @@ FIRST = Place(1, 1)
 
 
 class Group(NamedTuple):
-    """The group's record: of which chain it tells, and of which lives the message is done.
+    """The group's record: its chain, and the lives whose message is done.
 
-    `number` is its incarnation. The positions in its record tell in which `life` it began: ids of segments, which are
-    never used again, lie below those of a later one. A record of `m` tells its first.
+    `number` is its incarnation. The positions in its record show in which `life` it began: ids of segments, which are
+    never used again, lie below those of a later one. A record of `m` names its first.
     """
 
     number: int
@@ -61,8 +61,8 @@ class Group(NamedTuple):
 
 
 class World(NamedTuple):
-    """Where `m` is now; the group, and how many there were; whose turn it is, for the how manyeth time; whose message
-    was acked, by life; whether a group has served a later life than its own."""
+    """Where `m` is now; the group, and how many there were; which broker's turn it is, and the number of that turn; the
+    acked messages, by life; whether a group has served a later life than its own."""
 
     place: Place = FIRST
     group: Group | None = None
@@ -74,29 +74,29 @@ class World(NamedTuple):
 
 
 class Renamer(NamedTuple):
-    """Has `m` come to lie in these chains, one after the other."""
+    """Moves `m` to these chains, one after the other."""
 
     chains: tuple[int, ...] = (2,)
 
 
 class Failover(NamedTuple):
-    """Has the other broker coordinate, so many times."""
+    """Makes the other broker coordinate, so many times."""
 
     times: int = 1
 
 
 class Ending(NamedTuple):
-    """A group that a broker is about to end: its number, and the term in which it has found that it is over."""
+    """A group that a broker is about to end: its number, and the term in which the broker has found it over."""
 
     number: int
     term: int
 
 
 class Broker(NamedTuple):
-    """Serves claims and acks while it coordinates. `known` is where it takes `m` to be.
+    """Serves claims and acks while it coordinates. `known` is where it believes `m` to be.
 
     Between two steps it may hold a claim that was granted at the place `granted`, be about to read the record again, or
-    be about to store that a group is over: that waits for other records, and others are served meanwhile.
+    be about to store that a group is over: that waits for other records, and other requests are served meanwhile.
     """
 
     name: str
@@ -112,7 +112,7 @@ Step = tuple[str, World, Actor]
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     if isinstance(actor, Renamer):
         if actor.chains:
             place = Place(actor.chains[0], world.place.life + 1)
@@ -135,7 +135,7 @@ def _broker(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
     if actor.known != world.place:
         yield f"{name} hears of life {world.place.life}", world, actor._replace(known=world.place)
     if world.coordinator != name:
-        # What it was about to do does not count any more: whoever asked asks the other one.
+        # Its next step does not count any more: the client asks the other broker.
         if actor.granted or actor.looks_again or actor.ending:
             yield f"{name} is none any more", world, actor._replace(granted=None, looks_again=False, ending=None)
         return
@@ -160,7 +160,7 @@ def _claim(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
         else:
             yield f"{name} takes it for over", world, actor._replace(ending=Ending(group.number, world.term))
     elif _has_outlived(group, actor.known, rules):
-        # That is so for ever: there is no need to read again.
+        # That is so for ever, so it need not read again.
         yield (
             f"{name} finds it to be of an earlier life",
             world,
@@ -171,14 +171,14 @@ def _claim(actor: Broker, world: World, rules: Rules) -> Iterator[Step]:
 
 
 def _has_outlived(group: Group, known: Place, rules: Rules) -> bool:
-    """Whether the group is of an earlier life in the same chain. Who knows an older life says nothing of it."""
+    """Whether the group is of an earlier life in the same chain. A broker that knows an older life cannot say."""
     if rules.knows_no_lives or not rules.ends_with_its_life:
         return False
     return group.chain == known.chain and group.life < known.life
 
 
 def _look_again(actor: Broker, world: World) -> Step:
-    """Read the record of `m`. If it tells of another chain than the group's, that is over."""
+    """Read the record of `m`. If it names another chain than the group's, the group is over."""
     read, group = actor._replace(known=world.place, looks_again=False), world.group
     if group is not None and group.chain != world.place.chain:
         ending = Ending(group.number, world.term)
@@ -187,9 +187,9 @@ def _look_again(actor: Broker, world: World) -> Step:
 
 
 def _end(actor: Broker, ending: Ending, world: World, rules: Rules) -> Step:
-    """Store that the group is over, if it is that one still, by a coordinator that was none other meanwhile.
+    """Store that the group is over, if it is still that one, and its coordinator has not changed meanwhile.
 
-    Who looks as it ends goes by what it knows: an ack that it has answered was of a life that it knows of.
+    A check at the end uses what the broker knows: it knows of the life of every ack that it has answered.
     """
     after, group = actor._replace(ending=None), world.group
     if group is None or group.number != ending.number or world.term != ending.term:
@@ -201,7 +201,7 @@ def _end(actor: Broker, ending: Ending, world: World, rules: Rules) -> Step:
 
 
 def _deliver(actor: Broker, granted: Place, world: World, rules: Rules) -> Iterator[Step]:
-    """The granted message is read, and acked by the consumer. It may be gone by now: then it is not found.
+    """Read the granted message, which the consumer acks. It may be gone by now: then it is not found.
 
     An ack is of the group if that is not over, as far as is known.
     """
@@ -222,7 +222,7 @@ def _deliver(actor: Broker, granted: Place, world: World, rules: Rules) -> Itera
 
 
 def complaint(world: World, actors: Sequence[Actor], rules: Rules) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     group, life = world.group, world.place.life
     if group is None:
         taken_for_done = False

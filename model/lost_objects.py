@@ -5,10 +5,10 @@ puts files of one message each, a sealer seals in its stead, a meddler deletes o
 maintainer rolls the first two files up and then deletes them. After every step the promises are checked:
 
 - nothing acknowledged lies at or behind the seal, so nothing is sealed over;
-- a reader is told of a hole only where an object was deleted;
+- a reader gets a hole only where an object was deleted;
 - with everything put back, a reader finds every acknowledged message, and no other.
 
-One fault at a time: a sealer that stalls for longer than a grace period, so that what it listed is rolled up and
+One fault at a time: a sealer that stalls for longer than a grace period, so that its listed files are rolled up and
 deleted, is not explored together with the loss of that roll-up, which alone hides its stale seal. And no object is lost
 while a sealer that has listed before it was put is about to put its seal under that very name: then the seal takes the
 name of the lost file, and names alone cannot show that.
@@ -45,7 +45,7 @@ class Name(NamedTuple):
 
 
 class World(NamedTuple):
-    """What is on the store, and what happened: `lost` are deleted objects, `acked` the acknowledged offsets."""
+    """The objects on the store, and what happened: `lost` are deleted objects, `acked` the acknowledged offsets."""
 
     store: frozenset[Name] = frozenset()
     lost: frozenset[Name] = frozenset()
@@ -54,7 +54,7 @@ class World(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Has put the files up to `next`; `flying` are puts whose answer is awaited, in the order they were sent."""
+    """Has put the files up to `next`; `flying` are puts without an answer yet, in the order they were sent."""
 
     next: int = 0
     flying: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ Step = tuple[str, World, Actor]
 
 
 def live(names: Sequence[Name]) -> list[Name]:
-    """The files that count, in order: at each offset the one that reaches furthest, over gaps, up to the seal."""
+    """Return the files that count, in order: at each offset the longest one, over gaps, up to the seal."""
     found: list[Name] = []
     reached = 0
     for name in sorted(names, key=lambda name: (name.base, -name.end, name.sealed)):
@@ -104,14 +104,14 @@ def live(names: Sequence[Name]) -> list[Name]:
 
 
 def gaps(names: Sequence[Name]) -> set[int]:
-    """The offsets before the last file that no file holds."""
+    """Return the offsets before the last file that no file holds."""
     held = {offset for name in live(names) for offset in range(name.base, name.end)}
     end = max((name.end for name in live(names)), default=0)
     return set(range(end)) - held
 
 
 def end_of(names: Sequence[Name], rules: Rules) -> int:
-    """Where a sealer puts the seal."""
+    """Return where a sealer puts the seal."""
     if rules.seals_behind_the_last_file or not gaps(names):
         return max((name.end for name in names), default=0)
     return min(gaps(names))
@@ -121,7 +121,7 @@ def end_of(names: Sequence[Name], rules: Rules) -> int:
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     if isinstance(actor, Owner):
         yield from _owner(actor, world, rules)
     elif isinstance(actor, Sealer):
@@ -144,7 +144,7 @@ def _owner(owner: Owner, world: World, rules: Rules) -> Iterator[Step]:
     for base in owner.flying:
         rest = tuple(each for each in owner.flying if each != base)
         if _taken(world, base):
-            # Somebody else's file: the owner has lost the segment.
+            # Another writer's file: the owner has lost the segment.
             yield f"the put of {base} is refused", world, Owner(FILES, ())
         else:
             stored = world._replace(store=world.store | {Name(base, base + 1)}, acked=world.acked | {base})
@@ -157,7 +157,7 @@ def _sealer(sealer: Sealer, world: World, rules: Rules) -> Iterator[Step]:
     if sealer.listed is None:
         yield "the sealer lists", world, sealer._replace(listed=tuple(sorted(world.store)))
         return
-    # The footers are read after the listing: what was rolled up and deleted meanwhile is not there any more.
+    # The footers are read after the listing: files rolled up and deleted meanwhile are missing.
     read = [name for name in sealer.listed if not sealer.reads_late or name in world.store]
     if any(name.sealed for name in read):
         return
@@ -182,7 +182,8 @@ def _maintainer(maintainer: Maintainer, world: World) -> Iterator[Step]:
 
 def _meddler(meddler: Meddler, world: World) -> Iterator[Step]:
     if meddler.steps == 0:
-        # An object that no broker has seen anything behind leaves no trace: the model deletes what others follow.
+        # If no broker has seen anything behind an object, its loss leaves no trace: the model deletes objects that
+        # others follow.
         last = max((name.base for name in world.store if not name.sealed), default=0)
         for name in sorted(world.store):
             is_needed = not any(each.rolled and each.base <= name.base < each.end for each in world.store - {name})
@@ -199,7 +200,7 @@ def _meddler(meddler: Meddler, world: World) -> Iterator[Step]:
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     # A seal within a roll-up came too late to count: its sealer recovers once more after a slow put, and finds that.
     seal = min((name.base for name in live(sorted(world.store)) if name.sealed), default=None)
     if seal is not None and any(offset >= seal for offset in world.acked):

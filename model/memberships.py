@@ -1,23 +1,23 @@
 """A stream group's members, assignments and commits (docs/design.md §12), as a small model.
 
-What a group must not forget are records in the log of one segment of `__groups`. Whoever owns that segment is the
-group's coordinator. It may be killed, or be taken for dead while it lives. When it was heard of a member last, and
-which segments members have released, is in its memory alone. The topic has two segments: the first, and its successor.
+The state that a group must keep is records in the log of one segment of `__groups`. The owner of that segment is the
+group's coordinator. It may be killed, or be taken for dead while it lives. The last heartbeats of members, and the
+segments that members have released, are in its memory alone. The topic has two segments: the first, and its successor.
 Members join, send heartbeats, deliver messages, and commit positions. They are killed, stand still, and start again
 under the same name. An answer to a heartbeat takes its time. Heartbeats and commits arrive late, out of order, twice,
-and at any coordinator that lives.
+and at any live coordinator.
 
-A record tells that a *start* of a member has joined, or is gone, and gives a segment to one, under an *epoch*: the
-number of times that the segment was given to anybody. A commit names the epoch. All interleavings are explored. After
-every step these are checked:
+A record says that a *start* of a member has joined, or is gone, or gives a segment to one, under an *epoch*: the number
+of times that the segment was given to any member. A commit names the epoch. All interleavings are explored. After every
+step these are checked:
 
-- a commit counts only if it is in the log when it is answered, and if nobody else has the segment by then;
+- a commit counts only if it is in the log when it is answered, and if no other member has the segment by then;
 - no two members hold a segment under the same epoch;
 - the position of a segment never goes back;
 - a commit that was accepted is accepted again when it is repeated;
-- a segment is given to a member only when all of its predecessors is committed;
-- no segment is with two members whose sessions both run, but for sessions that a coordinator keeps up whose log was
-  sealed, and for two processes that call themselves by the same name.
+- a segment is given to a member only when all messages of its predecessors are committed;
+- no segment is with two members whose sessions both run, but for sessions that a coordinator with a sealed log keeps
+  up, and for two processes with the same name.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -37,15 +37,15 @@ SEGMENTS = 2
 class Rules:
     """The safeguards. A test takes each one away.
 
-    `fences`: a record lands only while the log is not sealed. `tells_when_durable`: commits and assignments are told
-    once their records have landed. `compares_epochs`: only the last epoch of a segment commits. `remembers_commits`:
-    the log tells how far each epoch of a segment has committed, and not the position alone. `lets_go_first`: a segment
-    moves once its holder has released it, or is gone. `names_releases`: a heartbeat names what was released; that it
-    does not name a segment among those it holds says nothing. `renounces`: what a member has released under an epoch it
-    never takes again under that epoch. `waits_out_sessions`: a coordinator that takes over gives each member a session
-    from then on. `drains_first`: a successor waits for its predecessors. `renews_epochs`: a member that comes back gets
-    its segments under new epochs. `decides_once`: from the moment when the end of a session is decided, no heartbeat
-    renews it.
+    `fences`: a record lands only while the log is not sealed. `tells_when_durable`: commits and assignments are
+    answered once their records have landed. `compares_epochs`: only the last epoch of a segment commits.
+    `remembers_commits`: the log contains how far each epoch of a segment has committed, and not the position alone.
+    `lets_go_first`: a segment moves once its holder has released it, or is gone. `names_releases`: a heartbeat names
+    released segments; a segment that is missing among the held ones does not count as released. `renounces`: a member
+    never takes a segment again under an epoch under which it has released it. `waits_out_sessions`: a coordinator that
+    takes over gives each member a session from then on. `drains_first`: a successor waits for its predecessors.
+    `renews_epochs`: a member that comes back gets its segments under new epochs. `decides_once`: once the end of a
+    session is decided, no heartbeat renews it.
     """
 
     fences: bool = True
@@ -82,7 +82,7 @@ class Scene:
 class Record(NamedTuple):
     """A message of `__groups`: `what` is joined, gone, given or commit.
 
-    `holder` is a member's name and the number of its start. `process` is which one it was that joined.
+    `holder` is a member's name and the number of its start. `process` is the one that joined.
     """
 
     what: str
@@ -111,10 +111,10 @@ class Beat(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """Who owns the log in one epoch of it, and what it knows.
+    """The owner of the log in one epoch of it, and what it knows.
 
-    `heard`: by name, when a member was heard last. `moving`: the segments that their holders are to release.
-    `released`: those that they have, by epoch.
+    `heard`: the last heartbeat of each member, by name. `moving`: the segments that their holders are to release.
+    `released`: those that they have released, by epoch.
     """
 
     number: int
@@ -139,7 +139,7 @@ class Hold(NamedTuple):
 class Answer(NamedTuple):
     """The answer to a heartbeat that was sent then.
 
-    `excused`: it is that of a coordinator whose log was sealed. `fenced`: the start is over, or another has come.
+    `excused`: the answer of a coordinator with a sealed log. `fenced`: the start is over, or another has come.
     """
 
     sent: int
@@ -152,8 +152,8 @@ class Answer(NamedTuple):
 class Member(NamedTuple):
     """A process of a member. `start` is negative until it has joined.
 
-    `answer` is on its way to it. `let_go`: what it has released, by epoch. `released`: what of that it names, as long
-    as it is asked for it or told that it has it. `renewed`: when it had last sent a heartbeat that was answered, and
+    `answer` is on its way to it. `let_go`: the segments it has released, by epoch. `released`: those that it names, as
+    long as it is asked for them or assigned them. `renewed`: when it had sent the last heartbeat that was answered, and
     `excused`: by a sealed coordinator.
     """
 
@@ -182,19 +182,19 @@ class World(NamedTuple):
 
 
 class Members(NamedTuple):
-    """What members do, and their network. So many more heartbeats arrive late, or again."""
+    """The steps of members, and of their network. So many more heartbeats arrive late, or again."""
 
     late: int
 
 
 class Work(NamedTuple):
-    """What coordinators do by themselves, and the store. They may want so many more segments elsewhere."""
+    """The work of coordinators without a request, and of the store. They may want so many more segments elsewhere."""
 
     moves: int
 
 
 class Fate(NamedTuple):
-    """What befalls them, so many times more; and time."""
+    """Kills, false deaths and restarts, so many times more; and time."""
 
     events: int
     restarts: int
@@ -205,7 +205,7 @@ Step = tuple[str, World, Actor]
 
 
 class Fold(NamedTuple):
-    """What records add up to: by segment, its epoch and holder, its position; how far each epoch has committed.
+    """The sum of records: by segment, its epoch and holder, its position; how far each epoch has committed.
 
     `starts`: the last start of each member that is not gone. `next_start`: the number of the next start.
     """
@@ -242,7 +242,7 @@ def fold(records: tuple[Record, ...]) -> Fold:
 
 
 def steps_of(actor: Actor, world: World, rules: Rules, scene: Scene) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     living = [coordinator for coordinator in world.coordinators if coordinator.lives]
     match actor:
         case Members():
@@ -317,7 +317,7 @@ def _ask(
 
 
 def _join(coordinator: Coordinator, member: Member, number: int, world: World) -> World | None:
-    """The process becomes a start of the member, once that is stored; None: it waits."""
+    """Make the process a start of the member, once that is stored; None: it waits."""
     if any(record.what in ("joined", "gone") and record.holder[0] == member.name for record in coordinator.queue):
         return None
     starts = [fold(coordinator.view).next_start, *(each.holder[1] + 1 for each in coordinator.queue)]
@@ -336,7 +336,7 @@ def _beat_of(member: Member) -> Beat:
 
 
 def _hear(coordinator: Coordinator, beat: Beat, world: World, rules: Rules) -> tuple[Coordinator, Answer | None]:
-    """What the coordinator knows then, and what it answers; None: it waits, or knows that it is a zombie."""
+    """Return the coordinator after it, and its answer; None: it waits, or knows that it is a zombie."""
     known, (name, start) = _known(coordinator, rules), beat.holder
     excused = _is_sealed(coordinator, world)
     deciding = [
@@ -371,7 +371,7 @@ def _is_news(answer: Answer, member: Member) -> bool:
 
 
 def _act(member: Member, number: int, world: World, rules: Rules, scene: Scene) -> Iterator[tuple[str, World]]:
-    """The member reads the answer to its heartbeat, or delivers a message."""
+    """Let the member read the answer to its heartbeat, or deliver a message."""
     if member.answer is not None:
         learned = _learn(member.answer, member, number, world, rules, scene)
         yield f"member {member.name}, start {member.start}, gets its answer", learned
@@ -388,7 +388,7 @@ def _act(member: Member, number: int, world: World, rules: Rules, scene: Scene) 
 
 
 def _learn(answer: Answer, member: Member, number: int, world: World, rules: Rules, scene: Scene) -> World:
-    """It has what it is told but for what it has released, and releases what it is asked for. Fenced, it ends."""
+    """Take the segments in the answer but for released ones, and release those it asks for. Fenced, the member ends."""
     if answer.fenced:
         return _with_member(world, number, member._replace(answer=None, holds=(), lives=False))
     learned = member._replace(answer=None, renewed=answer.sent, excused=answer.excused)
@@ -430,7 +430,7 @@ def _session_runs(member: Member, world: World) -> bool:
 
 
 def _commit(coordinator: Coordinator, commit: Commit, world: World, rules: Rules) -> World | None:
-    """What becomes of a commit; None: it waits, and nothing is decided."""
+    """Return the outcome of a commit; None: it waits, and nothing is decided."""
     known = fold(coordinator.view)
     if any(record.segment == commit.segment for record in coordinator.queue):
         return None
@@ -457,7 +457,7 @@ def _told(commit: Commit, world: World, *, accepted: bool) -> World:
         return world._replace(broken="a commit that was accepted is refused") if refused else world
     broken = "" if is_durable else "a commit is answered that is not in the log"
     if commit not in world.accepted and not broken:
-        # By now: somebody may get the segment between the moment when it lands and the answer.
+        # By now: another member may get the segment between the moment when it lands and the answer.
         place = max(n for n, record in enumerate(world.log) if record.what == "commit" and record[1:3] == commit[:2])
         if fold(world.log[: place + 1]).epochs[commit.segment] != commit.epoch:
             broken = "a commit counts though somebody else has the segment"
@@ -476,7 +476,7 @@ def _work(
         return
     known = _known(coordinator, rules)
     for name, start in known.starts.items():
-        # That one without a segment is over changes nothing.
+        # The end of a start without a segment changes nothing.
         if (name, start) in known.holders and _is_over(coordinator, name, world, rules):
             ending = coordinator._replace(queue=(Record("gone", holder=(name, start)),))
             yield f"ends the session of {name}", _with(world, ending), moves
@@ -508,7 +508,7 @@ def _is_over(coordinator: Coordinator, name: int, world: World, rules: Rules) ->
 
 
 def _is_free(coordinator: Coordinator, segment: int, known: Fold, rules: Rules) -> bool:
-    """Whether nobody has it, its holder has released it, has started again, or is gone."""
+    """Whether no member has it, its holder has released it, has started again, or is gone."""
     (name, start), epoch = known.holders[segment], known.epochs[segment]
     if known.starts.get(name) != start or (segment, epoch) in coordinator.released:
         return True
@@ -546,7 +546,7 @@ def _befall(fate: Fate, living: Sequence[Coordinator], world: World, scene: Scen
             yield f"coordinator {coordinator.number} is killed", _with(world, killed), fewer
     last = world.coordinators[-1]
     if len(world.coordinators) < 3 and (fate.events or not last.lives):
-        # One that lives may be taken for dead.
+        # A live coordinator may be taken for dead.
         taken = Coordinator(len(world.coordinators), world.now, view=world.log, heard=(None,) * scene.members)
         after = world._replace(coordinators=(*world.coordinators, taken))
         yield "another takes over", after, fewer if last.lives else fate
@@ -561,7 +561,7 @@ def _befall(fate: Fate, living: Sequence[Coordinator], world: World, scene: Scen
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     if world.broken:
         return world.broken
     before, after = fold(world.log[:-1]).positions, fold(world.log).positions

@@ -1,16 +1,16 @@
 """A topic.json that is put back to an older version (docs/design.md §4), as a small model of marks and sweeps.
 
-A bulk load is adopted by a compare-and-swap of the record. Whoever commits it then leaves a mark of that version, looks
-at the record once more, and only then answers. Another broker changes the record meanwhile, and marks its version too.
-Somebody puts an older version back, at any moment, once. A broker that starts reads the record, looks for marks of
-newer versions, and gives up every load that is not adopted by its record: then its files are deleted. All
+A bulk load is adopted by a compare-and-swap of the record. The committing broker then leaves a mark of that version,
+looks at the record once more, and only then answers. Another broker changes the record meanwhile, and marks its version
+too. A meddler puts an older version back, at any moment, once. A broker that starts reads the record, looks for marks
+of newer versions, and gives up every load that is not adopted by its record: then its files are deleted. All
 interleavings are explored. After every step:
 
-- the files of a load whose commit was answered are there;
-- a broker tells of an older record only where one was put back.
+- the files of a load with an answered commit are there;
+- a broker reports an older record only if one was put back.
 
-One fault at a time: no record is put back between the first read of a broker and its compare-and-swap. Where that
-happens, the bytes may be the very ones that it has read, and no comparison shows it.
+One fault at a time: no record is put back between the first read of a broker and its compare-and-swap. If that happens,
+the bytes may be the very ones that it has read, and no comparison shows it.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 class World(NamedTuple):
-    """What is on the store, and what happened: `past` are the records before this one."""
+    """The objects on the store, and what happened: `past` are the records before this one."""
 
     record: Record = Record()
     past: tuple[Record, ...] = ()
@@ -59,7 +59,7 @@ class Committer(NamedTuple):
 
 
 class Changer(NamedTuple):
-    """Changes something else of the topic, and marks the version."""
+    """Changes another setting of the topic, and marks the version."""
 
     step: str = "swap"
     version: int = 0
@@ -84,7 +84,7 @@ Step = tuple[str, World, Actor]
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     if isinstance(actor, Committer):
         yield from _committer(actor, world, rules)
     elif isinstance(actor, Changer):
@@ -106,7 +106,7 @@ def _marked(world: World, version: int) -> World:
 
 
 def _committer(actor: Committer, world: World, rules: Rules) -> Iterator[Step]:
-    """It knows the record before its swap, so it changes no record that was put back."""
+    """Yield the committer's steps. It knows the record before its swap, so it changes no record that was put back."""
     if actor.step == "swap" and not world.was_put_back and world.files:
         version = world.record.version + 1
         if not rules.marks_after_the_swap and not actor.version:
@@ -152,7 +152,7 @@ def _starter(actor: Starter, world: World, rules: Rules) -> Iterator[Step]:
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     if world.answered and not world.files:
         return "a load whose commit was answered is deleted"
     if not world.was_put_back and any(isinstance(each, Starter) and each.step == "told" for each in actors):

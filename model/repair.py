@@ -3,13 +3,13 @@
 One segment of three acknowledged messages, a file each. Each actor is frozen data and takes one step at a time: one
 call of the store. All interleavings are explored. A meddler deletes one object and may put it back at any time, also
 after its messages were given up. A maintainer reads the three files, writes a roll-up of them, and deletes them a while
-later. A repairer looks for what cannot be read, and gives it up by a compare-and-swap of the topic's record. A reader
-goes through the segment, and is told where it cannot go on. After every step the promises are checked:
+later. A repairer looks for messages that cannot be read, and gives them up by a compare-and-swap of the topic's record.
+A reader goes through the segment, and gets an error where it cannot go on. After every step the promises are checked:
 
 - a message that was not given up is on the store, or was taken away by the meddler;
-- nothing is given up but what the meddler took away;
-- what was given up is never read again;
-- at the end, a reader either passes the whole segment, or is told of an object that is away.
+- only messages that the meddler took away are given up;
+- a message that was given up is never read again;
+- at the end, a reader either passes the whole segment, or gets an error that names a missing object.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -28,10 +28,10 @@ END = 3
 class Rules:
     """The safeguards. A test takes each one away.
 
-    `masks_put_back`: a file within what was given up does not count. `masks_overlapping`: nor does one that reaches
-    beyond it. `acts_in_time`: what is given up was looked at less than a grace period ago, so that no file was rolled
-    up and deleted since. `asks_before_deleting`: whoever deletes what a roll-up replaced reads the record first, and
-    deletes nothing of a roll-up that does not count.
+    `masks_put_back`: a file within a given-up range does not count. `masks_overlapping`: nor does one that reaches
+    beyond it. `acts_in_time`: messages are given up less than a grace period after the look at them, so that no file
+    was rolled up and deleted since. `asks_before_deleting`: a maintainer reads the record before it deletes what a
+    roll-up replaced, and deletes nothing of a roll-up that does not count.
     """
 
     masks_put_back: bool = True
@@ -52,7 +52,7 @@ ROLLED = Name(0, END)
 
 
 class World(NamedTuple):
-    """What is on the store, what the meddler holds, the offsets in the record that are given up, and what was read."""
+    """The store's objects, the meddler's object, the given-up offsets in the record, and the messages read."""
 
     store: frozenset[Name] = FILES
     away: frozenset[Name] = frozenset()
@@ -68,7 +68,7 @@ class Maintainer(NamedTuple):
 
 
 class Repairer(NamedTuple):
-    """`listed` are the names that it has seen, `lost` the offsets that it means to give up."""
+    """`listed` are the names that it has seen, `lost` the offsets that it is about to give up."""
 
     listed: frozenset[Name] | None = None
     lost: frozenset[int] | None = None
@@ -92,7 +92,7 @@ Step = tuple[str, World, Actor]
 
 
 def counting(world: World, rules: Rules) -> set[Name]:
-    """The files that count, by the record as it stands."""
+    """Return the files that count, by the record as it stands."""
     return {name for name in world.store if not _is_masked(name, world.given_up, rules)}
 
 
@@ -104,12 +104,12 @@ def _is_masked(name: Name, given_up: frozenset[int], rules: Rules) -> bool:
 
 
 def held(names: set[Name] | frozenset[Name]) -> set[int]:
-    """The offsets that these files hold."""
+    """Return the offsets that these files hold."""
     return {offset for name in names for offset in range(name.base, name.end)}
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     if isinstance(actor, Maintainer):
         yield from _maintainer(actor, world, rules)
     elif isinstance(actor, Repairer):
@@ -139,7 +139,7 @@ def _repairer(repairer: Repairer, world: World, rules: Rules) -> Iterator[Step]:
         yield "the repairer lists", world, repairer._replace(listed=frozenset(counting(world, rules)))
         return
     if repairer.lost is None:
-        # It reads each file: one that is gone since the listing, or that was not listed, cannot be read.
+        # It reads each file: a file that is gone since the listing, or that was not listed, cannot be read.
         lost = frozenset(range(END)) - held(repairer.listed & world.store) - world.given_up
         yield f"the repairer finds {sorted(lost)} lost", world, repairer._replace(lost=lost)
         return
@@ -171,7 +171,7 @@ def _meddler(meddler: Meddler, world: World) -> Iterator[Step]:
 
 
 def complaint(world: World, rules: Rules) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     kept = held(counting(world._replace(store=world.store | world.away), rules))
     if not set(range(END)) - world.given_up <= kept:
         return "a message that was not given up is gone"
@@ -183,7 +183,7 @@ def complaint(world: World, rules: Rules) -> str | None:
 
 
 def complaint_at_the_end(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken where nobody can take a step any more."""
+    """Return the promise that is broken when no actor can take a step any more."""
     stuck = any(isinstance(actor, Reader) and actor.next < END for actor in actors)
     if stuck and not world.away - world.store:
         return "a reader waits, and nothing is away"

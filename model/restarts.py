@@ -1,8 +1,8 @@
 """Restarts of a broker without a cluster (docs/design.md §8, "An incarnation"), as a small model.
 
-Each process is frozen data and takes one step at a time. It takes an incarnation: the one of the process before, if the
-record says that this one has stopped; else a new one. Of two that change the record at the same moment one starts, and
-the other does not. A segment belongs to an incarnation. When it is first used, a process that has the segment's
+Each process is frozen data and takes one step at a time. It takes an incarnation: that of the process before, if the
+record says that this process has stopped; else a new one. Of two that change the record at the same moment one starts,
+and the other does not. A segment belongs to an incarnation. When it is first used, a process that has the segment's
 incarnation goes on with it; any other seals it and opens the next. A process may be killed anywhere, and two may run at
 the same time. Its puts may land late, also after its end, or never; writes of the record may land twice. All
 interleavings are explored. Each process publishes the same two requests again, as a producer without answers does.
@@ -10,17 +10,17 @@ interleavings are explored. Each process publishes the same two requests again, 
 Four more actors may be there. An older version of the broker knows nothing of the record, and takes a new incarnation.
 A meddler copies the record, and puts the copy back, once, at any moments. A thief takes the last file of the newest
 segment, once, while no process runs and the last one has stopped cleanly. A keeper does the upkeep of a segment,
-whoever owns it: its topic may never be used again, and its owner, taken for dead, may still write. It rolls up files
-from the first one on, once, lets two halves of the grace period pass, and deletes what it rolled up. The names are
-free then. A put that is late may create one of them again, and its file counts for nothing.
+whichever process owns it: its topic may never be used again, and its owner, taken for dead, may still write. It rolls
+up files from the first one on, once, lets two halves of the grace period pass, and deletes the files that it rolled up.
+The names are free then. A put that is late may create one of them again, and its file counts for nothing.
 
 After every step the promises are checked:
 
-- what was acknowledged is in the log, unless it was stolen;
+- acknowledged requests are in the log, unless they were stolen;
 - no request is in the log twice;
-- what was stolen keeps its segment and offset: a reader that had it would miss another request there;
+- a stolen request keeps its segment and offset: a reader that had it would miss another request there;
 - no process loses its segment to a file of its own incarnation: it would have to seal the segment, as after a kill.
-  The last one is not kept where an older record is put back. The others are: the names of files fence.
+  The last one is not kept if an older record is put back. The others are: the names of files fence.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -41,14 +41,14 @@ class Rules:
     """The safeguards. A test takes each one away.
 
     `stops_idle`: the record says that a process has stopped only once nothing of it is under way. `compares`: the
-    record is changed only as it was read. `renames`: the incarnation of a process that was killed is never taken.
-    `looks`: a process that goes on with a segment reads which requests it has first. `tells_end`: the record of a stop
-    says where the log ends, and whoever goes on begins no earlier.
+    record is changed only as it was read. `renames`: the incarnation of a killed process is never taken. `looks`: a
+    process that goes on with a segment reads which requests it has first. `tells_end`: the record of a stop contains
+    where the log ends, and the next process begins no earlier.
 
     Beside a keeper: `proves`: a put counts by itself only within half a grace period of a proof that its name was not
     rolled up; later its process reads the segment. `lists`: for the first put of a segment that a process has opened,
     that proof is that it has created the topic, or the record and the names in the folder, not the record alone.
-    `waits`: what was rolled up stays for a grace period.
+    `waits`: files that were rolled up stay for a grace period.
     """
 
     stops_idle: bool = True
@@ -62,7 +62,7 @@ class Rules:
 
 
 class Record(NamedTuple):
-    """Which incarnation was taken last, whether its process has stopped, and the number of this version.
+    """The incarnation that was taken last, whether its process has stopped, and the number of this version.
 
     `ends`: where segments ended at the last clean stop that knew of them, as (segment, offset).
     """
@@ -78,9 +78,9 @@ NEVER = -9
 
 
 class Segment(NamedTuple):
-    """Its incarnation, the requests in its files (one each), and by which process each was put.
+    """Its incarnation, the requests in its files (one each), and the process that put each.
 
-    `rolled`: the same, of the first files, in one file that a keeper has written.
+    `rolled`: the same, for the first files, in one file that a keeper has written.
     """
 
     incarnation: int
@@ -90,7 +90,7 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where whoever reads the names believes that the log ends: a file that is gone at the end leaves no trace."""
+        """The end of the log in the view of a reader of the names: a missing file at the end leaves no trace."""
         end = len(self.files)
         while end and self.files[end - 1] == GONE:
             end -= 1
@@ -98,7 +98,7 @@ class Segment(NamedTuple):
 
     @property
     def log(self) -> tuple[tuple[int, int], ...]:
-        """What readers find, by offset."""
+        """The requests that readers find, by offset."""
         return (*self.rolled, *self.files[len(self.rolled) :])
 
     def has(self, name: int) -> bool:
@@ -106,7 +106,7 @@ class Segment(NamedTuple):
         return name < len(self.files) and self.files[name] != GONE
 
     def with_file(self, name: int, file: tuple[int, int]) -> "Segment":
-        """With that file; names before it that are free are a hole."""
+        """Return the segment with that file; free names before it are a hole."""
         files = [*self.files, *[GONE] * (name + 1 - len(self.files))]
         files[name] = file
         return self._replace(files=tuple(files))
@@ -130,7 +130,7 @@ class Write(NamedTuple):
 
 
 class World(NamedTuple):
-    """What is on the store and on its way there, which requests were acknowledged, and the promise that was broken.
+    """The store's objects and those on their way, the acknowledged requests, and the promise that was broken.
 
     `halves`: the halves of the grace period that have passed since the roll-up.
     """
@@ -169,12 +169,12 @@ class Process(NamedTuple):
 
     @property
     def ended(self) -> "Process":
-        """After its end. What it knew counts no more, so that all its ends are one state."""
+        """Return the process after its end. Its knowledge counts no more, so that all its ends are one state."""
         return Process(self.number, self.knows, "over")
 
 
 class Store(NamedTuple):
-    """Has what is on its way take effect."""
+    """Makes puts and writes on their way take effect."""
 
 
 class Meddler(NamedTuple):
@@ -204,7 +204,7 @@ Step = tuple[str, World, Actor]
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     if isinstance(actor, Store):
         yield from _store(actor, world, rules)
     elif isinstance(actor, Meddler):
@@ -231,7 +231,7 @@ def _store(store: Store, world: World, rules: Rules) -> Iterator[Step]:
             landed = landed._replace(segments=_with(world, put.segment, with_file))
         yield f"{put} lands", landed, store
     for write in world.writes:
-        # It stays under way: a client may have sent it twice.
+        # The write stays under way: a client may have sent it twice.
         if world.record != write.record and (not rules.compares or world.record.version == write.replaces):
             yield f"{write} lands", world._replace(record=write.record), store
 
@@ -245,7 +245,7 @@ def _meddle(meddler: Meddler, world: World) -> Iterator[Step]:
 
 
 def _steal(thief: Thief, world: World) -> Iterator[Step]:
-    """Not what is on its way: one fault at a time."""
+    """Steal a stored file, and none on its way: one fault at a time."""
     if thief.request or not world.segments or not world.record.stopped or world.puts:
         return
     newest = world.segments[-1]
@@ -298,7 +298,7 @@ def _start(process: Process, world: World, rules: Rules) -> Iterator[Step]:
 
 
 def _take(process: Process, world: World, rules: Rules) -> Iterator[Step]:
-    """Its write has taken effect, or another one has: then it does not start."""
+    """Start if its write has taken effect. If another one has, it does not start."""
     if process.write is None or world.record == process.write.record:
         yield "has started", world, process._replace(phase="taken")
     elif rules.compares and world.record.version != process.write.replaces:
@@ -306,7 +306,7 @@ def _take(process: Process, world: World, rules: Rules) -> Iterator[Step]:
 
 
 def _taken(process: Process, world: World, rules: Rules) -> Iterator[Step]:
-    """It settles when the topic is first used, which may be much later, or never."""
+    """Settle the segment when the topic is first used, which may be much later, or never."""
     yield from _settle(process, world, rules)
     yield from _stop(process, world)
 
@@ -391,12 +391,12 @@ LOST_TO_ITSELF = "a process lost its segment to its own incarnation"
 
 
 def _stored(world: World) -> list[int]:
-    """The requests that readers find."""
+    """Return the requests that readers find."""
     return [request for segment in world.segments for request, _ in segment.log if request]
 
 
 def complaint(world: World, actors: Sequence[Actor]) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     stored = _stored(world)
     thief = next((each for each in actors if isinstance(each, Thief) and each.request), Thief())
     if world.broken and not any(isinstance(each, Meddler) and each.done for each in actors):
@@ -421,5 +421,5 @@ def explore(actors: Sequence[Actor], rules: Rules, begin: World = NOTHING) -> tu
 
 
 def _waits(actor: Actor, actors: Sequence[Actor]) -> bool:
-    """Whether the thief has to wait: it comes while nobody runs."""
+    """Whether the thief has to wait: it comes while no process runs."""
     return isinstance(actor, Thief) and any(isinstance(each, Process) and each.runs for each in actors)

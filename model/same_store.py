@@ -1,9 +1,9 @@
 """Brokers that start on the store of a cluster, or on a copy of it (docs/design.md §8).
 
-Each broker looks who is announced, proves that it has their store, joins as one that starts, proves it again to those
-that came before it, is announced as one that has started, and serves. A broker that is asked reads what the other has
-just written: it finds it if they have the same store. Brokers answer from some moment after they have joined. Any
-broker may be killed at any step, and stays announced as it was until its session ends.
+Each broker looks which brokers are announced, proves that it has their store, joins as one that starts, proves it again
+to those that came before it, is announced as one that has started, and serves. A broker that is asked reads the object
+that the other has just written: it finds it if they have the same store. Brokers answer from some moment after they
+have joined. Any broker may be killed at any step, and stays announced as it was until its session ends.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ class Rules(NamedTuple):
 
     proves_before_joining: bool = True
     proves_to_elders: bool = True
-    """After it has joined, even if it was proven before: the others may have died since, and brokers on a copy come."""
+    """Proves it after it has joined too: the others may have died since, and brokers on a copy come."""
     waits_for_the_silent: bool = True
     waits_for_starters: bool = True
-    """One that came before and has proven nothing yet is waited for, whoever else answers."""
+    """Waits for an earlier broker that has proven nothing yet, whichever others answer."""
 
 
 class World(NamedTuple):
     """`announced` has the brokers in the order in which they joined; those of `starting` are announced as such.
 
-    Of those that live, `serving` acknowledge, and `listening` answer other brokers.
+    Of the live ones, `serving` acknowledge, and `listening` answer other brokers.
     """
 
     announced: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ STORES = {0: "the store", 1: "its copy", 2: "the store", 3: "its copy"}
 
 
 def steps_of(broker: Broker, world: World) -> Iterator[tuple[str, World, Broker]]:
-    """What a broker may do next."""
+    """Yield what a broker may do next."""
     me, name = broker.number, f"broker {broker.number} on {STORES[broker.number]}"
     if broker.phase in ("refused", "gone"):
         return
@@ -101,13 +101,13 @@ def _without(world: World, number: int) -> World:
 
 
 def complaint(world: World, brokers: Sequence[Broker]) -> str | None:
-    """The promise that is broken."""
+    """Return the promise that is broken."""
     if len({STORES[each] for each in world.serving}) > 1:
         return "brokers serve two stores as one cluster"
     return "announced on a copy while brokers serve" if world.was_blind else None
 
 
 def explore(rules: Rules) -> int:
-    """Every order of events of four brokers; returns the number of states. Raises `Violation`."""
+    """Explore every order of events of four brokers; returns the number of states. Raises `Violation`."""
     brokers = [Broker(number, rules) for number in STORES]
     return explore_all(World(), brokers, steps_of=steps_of, complaint=complaint)[0]

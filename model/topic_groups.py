@@ -1,13 +1,13 @@
-"""Who belongs to which topic group (docs/design.md §10), as a small model of records and compare-and-swaps.
+"""The members of topic groups (docs/design.md §10), as a small model of records and compare-and-swaps.
 
-One name, `m`, is wanted by all: a group `g` that is created and deleted again and again, another group `h`, and people
-who create and delete a topic `m`. Each record is one object that is changed by compare-and-swap. Whoever publishes to
-`m` reads the record of `m`, and that of its group if it names one, and stores the message there, if that log is open.
-All interleavings are explored. After every step:
+One name, `m`, is wanted by all: a group `g` that is created and deleted again and again, another group `h`, and users
+that create and delete a topic `m`. Each record is one object that is changed by compare-and-swap. A publisher to `m`
+reads the record of `m`, and that of its group if it names one, and stores the message there, if that log is open. All
+interleavings are explored. After every step:
 
-- what was acknowledged is read by the name `m` as long as the log that holds it is there: a group that is not
+- an acknowledged message is read by the name `m` as long as the log that holds it is there: a group that is not
   deleted, or a topic `m` that is not;
-- nobody is told that `m` has joined a group that was there all the while, unless it has.
+- no client gets the answer that `m` has joined a group that was there all the while, unless it has.
 
 `Rules` are the safeguards. Without any one of them the model must find a broken promise.
 """
@@ -31,21 +31,21 @@ class Rules:
 
 
 class Group(NamedTuple):
-    """The record of a group: which of its name it is, and whether it is there."""
+    """The record of a group: its number among those of its name, and whether it is there."""
 
     number: int = 0
     alive: bool = False
 
 
 class Owner(NamedTuple):
-    """What the record of `m` says: nothing (`free`), a `topic` of that number, or a member of that group."""
+    """The record of `m`: free, a `topic` of that number, or a member of that group."""
 
     kind: str = "free"
     number: int = 0
 
 
 class World(NamedTuple):
-    """What is on the store. `version` is that of the record of `m`. `stored` are the logs with messages."""
+    """The store's objects. `version` is that of the record of `m`. `stored` are the logs with messages."""
 
     g: Group = Group()
     h: Group = Group()
@@ -57,7 +57,7 @@ class World(NamedTuple):
 
 
 class Putter(NamedTuple):
-    """Puts the group: makes it if it is not there, then has `m` join it. `seen` and `version` are the record of `m`."""
+    """Puts the group: creates it if it is missing, then makes `m` join. `seen` and `version` are of `m`'s record."""
 
     group: str
     step: str = "group"
@@ -74,7 +74,7 @@ class Deleter(NamedTuple):
 
 
 class Creator(NamedTuple):
-    """Makes a topic `m`, and deletes it again if it `deletes`."""
+    """Creates a topic `m`, and deletes it again if it `deletes`."""
 
     deletes: bool = False
     step: str = "read"
@@ -94,7 +94,7 @@ Step = tuple[str, World, Actor]
 
 
 def steps_of(actor: Actor, world: World, rules: Rules) -> Iterator[Step]:
-    """Every step that the actor may take now."""
+    """Yield every step that the actor may take now."""
     if isinstance(actor, Putter):
         yield from _putter(actor, world, rules)
     elif isinstance(actor, Deleter):
@@ -114,7 +114,7 @@ def _group(world: World, name: str) -> Group:
 
 
 def _counts(world: World, owner: Owner, rules: Rules) -> bool:
-    """Whether the log of which the record says that it has the messages is there."""
+    """Whether the log that has the messages, by the record, is there."""
     if owner.kind == "topic":
         return True
     if owner.kind == "free":
@@ -124,7 +124,7 @@ def _counts(world: World, owner: Owner, rules: Rules) -> bool:
 
 
 def _swapped(world: World, owner: Owner, version: int, rules: Rules) -> World | None:
-    """The record of `m` after a compare-and-swap; None if it fails."""
+    """Return the record of `m` after a compare-and-swap; None if it fails."""
     if rules.compares_the_record and world.version != version:
         return None
     return world._replace(owner=owner, version=world.version + 1)
@@ -197,7 +197,7 @@ def _publisher(actor: Publisher, world: World, rules: Rules) -> Iterator[Step]:
     if actor.step == "read":
         yield f"a publisher reads the record: {world.owner.kind}", world, actor._replace(step="find", seen=world.owner)
     elif actor.step == "find":
-        # What it knows of the group may be older; a log takes messages as long as it is there.
+        # Its knowledge of the group may be older; a log takes messages as long as it is there.
         following = "store" if _counts(world, actor.seen, rules) else "done"
         yield f"it finds where m is: {following}", world, actor._replace(step=following)
     elif actor.step == "store" and _is_open(world, actor.seen, rules):
@@ -214,10 +214,10 @@ def _log_of(world: World, seen: Owner) -> Owner:
 
 
 def complaint(world: World, actors: Sequence[Actor], rules: Rules) -> str | None:
-    """The promise that is broken now; None if all are kept."""
+    """Return the promise that is broken now; None if all are kept."""
     found = _log_of(world, world.owner) if _counts(world, world.owner, rules) else None
     for log in world.stored:
-        # A topic that was deleted is gone with its messages; the record of `m` alone says that it is there.
+        # A deleted topic is gone with its messages; the record of `m` alone says that it is there.
         is_there = log == Owner("topic", world.topics) and _was_not_deleted(actors)
         if log.kind != "topic":
             is_there = _group(world, log.kind) == Group(log.number, True)

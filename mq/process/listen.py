@@ -40,8 +40,7 @@ class Listening:
 
 
 def bind(host: str, port: int, flags: str = "--host and --port") -> socket.socket:
-    """Return a TCP socket bound to the address. It does not listen yet: it refuses connections until the broker is
-    ready.
+    """Return a TCP socket bound to the address. It does not listen yet, so connections are refused until then.
 
     Port 0 takes a free port. Raises `CannotListen`, which names the flags.
     """

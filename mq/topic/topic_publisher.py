@@ -492,7 +492,7 @@ def _cut(whole: _Share, route: Route, null_slot: int) -> list[_Share]:
 
 
 def _columns(payload: Payload) -> pa.RecordBatch:
-    """Return the payload's messages as rows. A share that has been cut again is never a single message."""
+    """Return a payload of more than one message as rows. A moved share is a part of a request by then."""
     assert not isinstance(payload, Single), "one message has one segment"
     return payload.batch() if isinstance(payload, CutRows) else payload
 

@@ -64,8 +64,7 @@ class TopicReads:
         return self._owned.tails.get(segment_id) or self._remote.tail(segment_id)
 
     def read_unstored(self, segment_id: int, offset: int, *, max_rows: int, max_bytes: int) -> pa.Table | None:
-        """Return an own segment's messages from `offset` on that all followers hold and the store does not; at least
-        one.
+        """Return an own segment's messages from `offset` on, at least one, that all followers hold and the store lacks.
 
         None if the message at `offset` is stored, or is not held by all followers yet. Unlike the tail, this does not
         drop any messages.
