@@ -1,4 +1,4 @@
-"""`python -m pipeline JOB …`, which `mq pipeline` becomes: what has to hold before anything else is imported.
+"""`python -m pipeline JOB …`, which `mq pipeline` becomes: the setup that precedes every other import.
 
 Ctrl-C may come while modules are imported, and Python would then show where it was.
 """
@@ -11,8 +11,8 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """The entry point of the program."""
-    # Whoever starts a job in the background has it ignore Ctrl-C.
+    """Run the program."""
+    # A shell that starts a job in the background makes it ignore Ctrl-C.
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_interruptible:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))

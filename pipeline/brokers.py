@@ -47,7 +47,7 @@ def announce_rollups(url: str, topic: str, timeout_seconds: float | None = None)
 
 
 def store_of_files(url: str, topic: str, timeout_seconds: float | None = None) -> StoreAddress:
-    """Where the files of the topic are, and how a broker reaches them. Raises `JobFailed` if there are none yet."""
+    """Return where the topic's files are, and how a broker reaches them. Raises `JobFailed` if there are none yet."""
     with Client(url, **patience(timeout_seconds)) as client:
         file = next(iter(client.files(topic)), None)
     if file is None:

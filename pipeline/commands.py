@@ -14,7 +14,7 @@ Jobs: TypeAlias = "argparse._SubParsersAction[JobParser]"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The parsed command line. Raises `WrongUsage`. `--help` prints the help and ends the process.
+    """Parse the command line. Raises `WrongUsage`. `--help` prints the help and ends the process.
 
     `go_on` are the arguments with which an interrupted job goes on, besides the given ones. A job may set it.
     """
@@ -37,8 +37,8 @@ def run_job(options: argparse.Namespace) -> None:
         options.command(found, options)
 
 
-# The options of a job are imported when it is named, and the job itself when it runs: what is wrong with the options,
-# and the help, come without Arrow and the client, which take as long as a small export.
+# The options of a job are imported when it is named, and the job itself when it runs: errors of options, and the help,
+# come without Arrow and the client, which take as long as a small export.
 
 
 def _backfill(jobs: Jobs) -> None:
@@ -70,7 +70,7 @@ def _skew(jobs: Jobs) -> None:
 
 
 def _later(module: str, name: str) -> Command:
-    """The command of that name, whose module is imported when it is called."""
+    """Return the command of that name, whose module is imported when it is called."""
 
     def command(workers: "Workers", options: argparse.Namespace) -> None:
         getattr(import_module(module), name)(workers, options)

@@ -4,7 +4,7 @@ from filer.errors import BraidError
 
 
 class JobFailed(BraidError):
-    """The job could not do what was asked."""
+    """The job could not do its work."""
 
 
 class WrongUsage(BraidError):

@@ -16,7 +16,7 @@ _STDERR = 2
 
 
 class Interrupts:
-    """What SIGINT does to this process from `begin` on, until `end`."""
+    """How this process handles SIGINT from `begin` on, until `end`."""
 
     def __init__(self) -> None:
         self._last_words: Callable[[], str] | None = None
@@ -26,7 +26,7 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._interrupted)
 
     def end(self) -> None:
-        """The job is done: nothing is left that could be interrupted."""
+        """End: the job is done, and nothing is left to interrupt."""
         if signal.getsignal(signal.SIGINT) == self._interrupted:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 

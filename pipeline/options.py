@@ -20,7 +20,7 @@ Command: TypeAlias = "Callable[[Workers, argparse.Namespace], None]"
 
 
 class JobParser(argparse.ArgumentParser):
-    """A parser whose errors are exceptions."""
+    """A parser that raises its errors as exceptions."""
 
     def error(self, message: str) -> NoReturn:
         """Raises `WrongUsage`."""
@@ -28,7 +28,7 @@ class JobParser(argparse.ArgumentParser):
 
 
 def add_job(jobs: "argparse._SubParsersAction[JobParser]", name: str, command: Command, help_line: str) -> JobParser:
-    """The parser of a job that reads a topic's files."""
+    """Return the parser of a job that reads a topic's files."""
     parser: JobParser = jobs.add_parser(name, help=help_line, description=help_line)
     parser.set_defaults(job=name, command=command)
     parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
@@ -86,11 +86,11 @@ def _add_store_options(parser: JobParser) -> None:
 
 
 def store_of(options: argparse.Namespace) -> StoreAddress:
-    """The store in the options, else the one that holds the topic's files, reached as a broker does.
+    """Return the store in the options, else the one that holds the topic's files, reached as a broker does.
 
-    Options say otherwise. Raises `JobFailed` if neither is known.
+    Options take precedence. Raises `JobFailed` if neither is known.
     """
-    # Imported here: a wrong option is told sooner without.
+    # Imported here: a wrong option is reported sooner without.
     from pipeline.brokers import store_of_files
 
     if options.store:
@@ -113,12 +113,12 @@ def master(text: str) -> str:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A parser of whole numbers of at least `least`."""
+    """Return a parser of whole numbers of at least `least`."""
     return between(least, None)
 
 
 def between(least: int, most: int | None) -> Callable[[str], int]:
-    """A parser of whole numbers from `least` to `most`, bounds included."""
+    """Return a parser of whole numbers from `least` to `most`, bounds included."""
     bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
 
     def number(text: str) -> int:
@@ -131,13 +131,13 @@ def between(least: int, most: int | None) -> Callable[[str], int]:
 
 
 def mebibytes_between(least: int, most: int) -> Callable[[str], int]:
-    """A parser of whole numbers of MiB, bounds included, into bytes."""
+    """Return a parser of whole numbers of MiB, bounds included, into bytes."""
     number = between(least, most)
     return lambda text: number(text) * MIB
 
 
 def size_between(least_bytes: int, most_bytes: int) -> Callable[[str], int]:
-    """A parser of sizes in bytes, bounds included: `256MiB`."""
+    """Return a parser of sizes in bytes, bounds included: `256MiB`."""
 
     def size_bytes(text: str) -> int:
         try:

@@ -12,24 +12,24 @@ from filer.plain_tables import table_lines
 
 
 def print_json(answer: Any) -> None:
-    """One JSON document on one line."""
+    """Print one JSON document on one line."""
     _write(orjson.dumps(answer).decode() + "\n")
 
 
 def print_lines(*lines: str) -> None:
-    """Text for people."""
+    """Print text for people."""
     _write("".join(f"{line}\n" for line in lines))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table. Columns that hold only numbers are aligned to the right."""
+    """Print a table. Columns that hold only numbers are aligned to the right."""
     cells = [list(row) for row in rows]
     numeric = [bool(cells) and all(isinstance(row[at], int | float) for row in cells) for at in range(len(columns))]
     print_lines(*table_lines(columns, [[_shown(cell) for cell in row] for row in cells], numeric))
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes in a suitable unit."""
+    """Return a number of bytes in a suitable unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024:
             return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
@@ -38,12 +38,12 @@ def size(size_bytes: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun, singular or plural."""
+    """Return a number with its noun, singular or plural."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def duration(seconds: float) -> str:
-    """A time in seconds, minutes or hours."""
+    """Return a time in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -57,7 +57,7 @@ def say(line: str) -> None:
 
 
 def discard_stdout() -> None:
-    """Discard what is left in the output buffers."""
+    """Discard the rest of the output buffers."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""What a job would do, told by `--dry-run`: how many messages, their times, and the first as they would be stored."""
+"""What a job would do, for `--dry-run`: how many messages, their times, and the first as they would be stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pipeline.output import counted, print_json, print_lines, print_table, size
 MOST_SHOWN = 3
 _SHOWN_CHARACTERS = 100
 _DAY_US = 86_400 * 10**6
-# Data of before is rare, and numbers of a wrong unit or of another meaning often fall there.
+# Data from before is rare, and numbers of a wrong unit or of another meaning often fall there.
 _EARLIEST_LIKELY_US = 631_152_000 * 10**6
 
 
@@ -22,7 +22,7 @@ class Times:
     last_us: int | None
 
     def unlikely(self, now_us: int) -> str | None:
-        """What is strange about them: before 1990, or after tomorrow. None if nothing is."""
+        """Return what is strange about them: before 1990, or after tomorrow. None if nothing is."""
         if self.first_us is None or self.last_us is None:
             return None
         if self.first_us < _EARLIEST_LIKELY_US:
@@ -32,7 +32,7 @@ class Times:
         return None
 
     def document(self) -> dict[str, str | None]:
-        """As JSON."""
+        """Return them as JSON."""
         names = ("first", "last")
         times = (self.first_us, self.last_us)
         return {name: None if each is None else rfc3339(each) for name, each in zip(names, times, strict=True)}
@@ -48,7 +48,7 @@ class Preview:
     first: Sequence[Mapping[str, Any]]
 
     def show(self, what: str, warning: str | None, *, as_json: bool) -> None:
-        """Print it. `what` says what would be done with them."""
+        """Print it. `what` is what would be done with them."""
         if as_json:
             first = [{name: _text(value) for name, value in row.items()} for row in self.first]
             print_json(

@@ -56,8 +56,8 @@ def _run_in_thread(job: Callable[[], None]) -> None:
             ended.set_result(None)
 
     threading.Thread(target=work, name="job", daemon=True).start()
-    # Not without an end: a signal that the kernel hands to another thread, or that comes right before this one falls
-    # asleep, does not wake it.
+    # Not without an end: a signal that the kernel delivers to another thread, or right before this one falls asleep,
+    # does not wake it.
     while not wait([ended], _LOOK_SECONDS).done:
         pass
     ended.result()

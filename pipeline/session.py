@@ -21,7 +21,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Spark refuses files with columns of times of the day unless it is asked for them.
+    # Spark refuses files with columns of times of the day without this setting.
     "spark.sql.timeType.enabled": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
@@ -31,7 +31,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 @contextlib.contextmanager
 def spark_session(job: str, master: str | None) -> "Iterator[SparkSession]":
-    """A session that ends with the block: on the cluster `master`, else on that of spark-submit, else on this machine.
+    """Open a session for the block: on the cluster `master`, else on that of spark-submit, else on this machine.
 
     Raises `JobFailed` if Spark or Java is missing, or the cluster cannot be reached.
     """

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def open_retrying(address: StoreAddress, clock: Clock) -> Store:
-    """The store at that address, which repeats reads that fail. Raises `InvalidInput`, `StoreRefused`."""
+    """Open the store at that address; it repeats reads that fail. Raises `InvalidInput`, `StoreRefused`."""
     return RetryingStore(open_store(address, clock), clock=clock)
 
 

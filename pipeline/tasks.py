@@ -31,7 +31,7 @@ def run_on_spark(spark: "SparkSession", tasks: Sequence[T], function: Callable[[
 
 
 def task_rdd(spark: "SparkSession", tasks: Sequence[T]) -> "RDD[T]":
-    """The items as an RDD with one partition, hence one Spark task, for each."""
+    """Return the items as an RDD with one partition, hence one Spark task, for each."""
     return spark.sparkContext.parallelize(tasks, len(tasks))
 
 
@@ -70,7 +70,7 @@ def spark_failures() -> Iterator[None]:
 
 
 def reason_of(message: str) -> str:
-    """The message of the Python exception that made a task fail; for other failures, their first line."""
+    """Return the message of the Python exception that made a task fail; for other failures, their first line."""
     lines = [line.strip() for line in message.partition("\n\tat ")[0].splitlines() if line.strip()]
     if lines and lines[-1].startswith("SQLSTATE: "):
         lines.pop()
@@ -84,7 +84,7 @@ def reason_of(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The stages of Spark that run at the moment: how many of their tasks are done, and how many run."""
+    """The present stages of Spark: how many of their tasks are done, and how many run."""
 
     stages: tuple[int, ...]
     done: int
@@ -93,7 +93,7 @@ class Step:
 
 
 class ProgressLines:
-    """Says how far a job is, every `PROGRESS_SECONDS`. The end of a step is estimated from the tasks that are done."""
+    """Reports how far a job is, every `PROGRESS_SECONDS`. The end of a step is estimated from the finished tasks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

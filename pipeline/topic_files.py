@@ -48,7 +48,7 @@ class LiveFile:
 class SegmentFiles:
     """A segment's live files in order; they hold every offset from its `start_offset` to `end` once.
 
-    They do not hold what is given up. A file's `stop` is never behind the begin of such a range.
+    They do not hold given-up ranges. A file's `stop` is never behind the begin of such a range.
     """
 
     segment: Segment
@@ -58,7 +58,7 @@ class SegmentFiles:
 
 
 async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
-    """The current state of the topic. Raises `InvalidInput` if there is none, or it is in a topic group."""
+    """Return the current state of the topic. Raises `InvalidInput` if there is none, or it is in a topic group."""
     record = await Catalogue(store, clock).read(keys.check_name(topic))
     if record is not None and (of := record.state.member_of) is not None:
         raise InvalidInput(
@@ -70,7 +70,7 @@ async def read_topic(store: Store, clock: Clock, topic: str) -> TopicState:
 
 
 async def list_topic(store: Store, state: TopicState, segments: Iterable[Segment] | None = None) -> list[SegmentFiles]:
-    """The files of these segments of topic.json, or else of every one, in the order of segment ids."""
+    """Return the files of these segments of topic.json, or else of every one, in the order of segment ids."""
     gate = asyncio.Semaphore(_LISTINGS_AT_ONCE)
 
     async def one(segment: Segment) -> SegmentFiles:
@@ -81,9 +81,9 @@ async def list_topic(store: Store, state: TopicState, segments: Iterable[Segment
 
 
 async def list_segment(store: Store, state: TopicState, segment: Segment) -> SegmentFiles:
-    """The segment's current files, up to the end of its log. What lies beyond the end was never acknowledged.
+    """Return the segment's current files, up to the end of its log. Data beyond the end was never acknowledged.
 
-    Raises `DataMissing` if a file is gone, and `CorruptFile` if the last one is damaged: nothing shows the end then.
+    Raises `DataMissing` if a file is missing, and `CorruptFile` if the last one is damaged: nothing shows the end then.
     """
     ref = SegmentRef.of(state, segment)
     # First the end, then the names: files below the end may be rolled up meanwhile, but their messages stay.
@@ -117,9 +117,9 @@ async def list_segment(store: Store, state: TopicState, segment: Segment) -> Seg
 
 
 def _first_gap(ref: SegmentRef, live: Sequence[LiveName], stops: Sequence[int], start: int, end: int) -> int | None:
-    """The first offset in `[start, end)` that no file can hold, as far as names show it; None if there is none.
+    """Return the first offset in `[start, end)` that no file can hold, as far as names show it; None if none.
 
-    What is given up is no gap.
+    A given-up range is no gap.
     """
     begins = [*(each.start for each in live), end]
     first = ref.given_up.behind(start, begins)
@@ -135,7 +135,7 @@ def _first_gap(ref: SegmentRef, live: Sequence[LiveName], stops: Sequence[int], 
 
 
 async def _missing(store: Store, ref: SegmentRef, segment: Segment, offset: int) -> DataMissing:
-    """The error that names the lost file. A roll-up that is gone is known to the snapshot alone."""
+    """Return the error that names the lost file. Only the snapshot knows of a roll-up that is gone."""
     snapshot = await read_snapshot(store, ref, segment.start_offset)
     known = snapshot.covering(offset)[:1] if snapshot is not None else ()
     name = known[0].name if known and known[0].start <= offset else FileName(offset)
@@ -144,13 +144,13 @@ async def _missing(store: Store, ref: SegmentRef, segment: Segment, offset: int)
 
 
 def _stop(ref: SegmentRef, start: int, following: int) -> int:
-    """Where a file stops that begins at `start`: at the next one, or at what is given up before that."""
+    """Return the stop of a file that begins at `start`: the next file, or a given-up range before that."""
     given_up = ref.given_up.next_start(start)
     return following if given_up is None else min(following, given_up)
 
 
 def unbroken(files: Iterable[LiveFile]) -> list[list[LiveFile]]:
-    """The files in runs without a gap. Between two runs lies what is given up."""
+    """Return the files in runs without a gap. Between two runs lies a given-up range."""
     runs: list[list[LiveFile]] = []
     for file in files:
         if not runs or runs[-1][-1].stop != file.start:
@@ -162,7 +162,7 @@ def unbroken(files: Iterable[LiveFile]) -> list[list[LiveFile]]:
 def in_parts(
     files: Iterable[LiveFile], *, most_bytes: int = PART_BYTES, most_files: int = PART_FILES
 ) -> Iterator[list[LiveFile]]:
-    """Consecutive files grouped into parts, each for one task. A file larger than `most_bytes` is a part by itself."""
+    """Group consecutive files into parts, each for one task. A file larger than `most_bytes` is a part by itself."""
     part: list[LiveFile] = []
     size_bytes = 0
     for file in files:
@@ -176,7 +176,7 @@ def in_parts(
 
 
 async def contents(store: Store, files: Sequence[LiveFile]) -> AsyncIterator[tuple[LiveFile, bytes]]:
-    """Each file with its bytes, in order. A few small files are read ahead."""
+    """Yield each file with its bytes, in order. Reads a few small files ahead."""
     ahead: deque[tuple[LiveFile, asyncio.Task[bytes]]] = deque()
     waiting = deque(files)
     try:
@@ -204,7 +204,7 @@ async def _read(store: Store, file: LiveFile) -> bytes:
 
 
 def batches_of(file: LiveFile, data: bytes, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The live rows of the file, with those columns (all by default). All bytes are checked. Raises `CorruptFile`."""
+    """Yield the file's live rows, with those columns (all by default). Checks all bytes. Raises `CorruptFile`."""
     reached = file.name.base
     with of_file(file.key):
         end = read_whole(data, place=(file.ref.segment, file.name.base))

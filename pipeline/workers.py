@@ -22,10 +22,10 @@ _THREADS = 4
 
 
 class Workers:
-    """What runs the tasks of a job.
+    """Runs the tasks of a job.
 
-    All together they run in this process if they are no more work than one task of Spark is meant to do: then Spark
-    would take longer to start than they take. So a job that has little to do needs neither Spark nor Java.
+    All together they run in this process if they are no more work than one Spark task should be: then Spark would take
+    longer to start than they take. So a job with little work needs neither Spark nor Java.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Workers:
         self._session: SparkSession | None = None
 
     def spark(self) -> "SparkSession":
-        """The session, which is started at the first call. Raises `JobFailed` if it cannot be."""
+        """Return the session, which is started at the first call. Raises `JobFailed` if that fails."""
         if self._session is None:
             self._session = self._start()
         return self._session
 
     def run(self, tasks: Sequence[T], function: Callable[[T], R], *, files: int, size_bytes: int) -> list[R]:
-        """The results of the function for all tasks, which together read so many files of so many bytes.
+        """Return the results of the function for all tasks, which together read so many files of so many bytes.
 
         Raises `JobFailed` if a task of Spark fails for good, and in this process any `BraidError` of a task.
         """
@@ -53,7 +53,7 @@ class Workers:
         return run_on_spark(self.spark(), tasks, function)
 
     def add_up(self, tasks: Sequence[T], function: Callable[[T], R], *, files: int, size_bytes: int) -> R:
-        """The sum of the results for all tasks, of which there is at least one. Large ones are not all here at a time.
+        """Return the sum of the results for all tasks, at least one. Large results are not all here at once.
 
         Errors as `run`.
         """
@@ -66,14 +66,14 @@ class Workers:
 
 
 def _here(tasks: Sequence[T], function: Callable[[T], R]) -> Iterator[R]:
-    """The results in order. In threads: a task on S3 mostly waits. Each has an event loop and stores of its own."""
+    """Yield the results in order. In threads: a task on S3 mostly waits. Each has its own event loop and stores."""
     with ThreadPoolExecutor(min(_THREADS, len(tasks))) as executor:
         yield from executor.map(function, tasks)
 
 
 @contextlib.contextmanager
 def workers(job: str, master: str | None) -> Iterator[Workers]:
-    """Workers on this machine and, once needed, on the cluster `master`, as `spark_session` finds it."""
+    """Open workers on this machine and, once needed, on the cluster `master`, as `spark_session` finds it."""
     with contextlib.ExitStack() as stack:
         session: AbstractContextManager[SparkSession] = spark_session(job, master)
         yield Workers(lambda: stack.enter_context(session))

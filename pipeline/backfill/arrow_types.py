@@ -1,7 +1,7 @@
-"""Types of Arrow that Spark does not see in Parquet files: it takes their values for plain numbers, in silence.
+"""Types of Arrow that Spark does not see in Parquet files: it takes their values for plain numbers, silently.
 
-Who writes a file by Arrow notes the types of its columns in the footer. Parquet itself has none for durations, and none
-for booleans of eight bits.
+A file written by Arrow has the types of its columns in the footer. Parquet itself has none for durations, and none for
+booleans of eight bits.
 """
 
 import base64
@@ -17,7 +17,7 @@ _NOTED_AS = "ARROW:schema"
 
 
 def unseen(schema: pa.Schema) -> "Iterator[tuple[str, pa.DataType]]":
-    """The paths of such types in the columns, as errors about values name them, and what they are."""
+    """Yield the paths of such types in the columns, as errors about values name them, and the types."""
     for field in schema:
         yield from _unseen(field.name, field.type)
 
@@ -38,9 +38,9 @@ def _unseen(path: str, kind: pa.DataType) -> "Iterator[tuple[str, pa.DataType]]"
 
 
 def noted_schema(spark: "SparkSession", table: "DataFrame") -> pa.Schema:
-    """The types of Arrow that the first file of a table of Parquet files notes; without columns if it notes none.
+    """Return the types of Arrow in the first file of a table of Parquet files; without columns if it has none.
 
-    Spark's own library reads the footer, from wherever Spark reads files. One stands for all: they had one writer.
+    Spark's own library reads the footer, from wherever Spark reads files. One file stands for all: they had one writer.
     """
     jvm: Any = spark._jvm
     paths = table.inputFiles()

@@ -89,7 +89,7 @@ def preview(
     *,
     timeout_seconds: float | None = None,
 ) -> Preview:
-    """What `backfill` would load. Every row is converted, so that a value that is refused is found. Errors as there."""
+    """Return what `backfill` would load. Converts every row, so that it finds refused values. Errors as there."""
     from pyspark.sql import functions as f
 
     with Client(url, **patience(timeout_seconds)) as client:
@@ -105,7 +105,7 @@ def preview(
 
 
 def event_times(rows: "DataFrame", columns: Columns) -> Times:
-    """The earliest and the latest event time of the rows."""
+    """Return the earliest and the latest event time of the rows."""
     from pyspark.sql import functions as f
 
     from braidmq.spark import to_messages
@@ -121,7 +121,7 @@ def event_times(rows: "DataFrame", columns: Columns) -> Times:
 
 
 def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFrame":
-    """The table's rows. Raises `JobFailed` if it cannot be read, lacks one of the columns, or Spark mistakes a type."""
+    """Return the table's rows. Raises `JobFailed` if it cannot be read, lacks a column, or Spark mistakes a type."""
     with _failures_of(source):
         if source.table_format == "table":
             table = spark.read.table(source.path)
@@ -143,7 +143,7 @@ def rows_of(spark: "SparkSession", source: Source, columns: Columns) -> "DataFra
 
 
 def messages_of(rows: "DataFrame", columns: Columns, schema: MessageSchema) -> "DataFrame":
-    """The rows as messages, with keys and values of the topic's types. Raises `InvalidOption`."""
+    """Return the rows as messages, with keys and values of the topic's types. Raises `InvalidOption`."""
     from pyspark.sql import functions as f
 
     from braidmq.spark import to_messages

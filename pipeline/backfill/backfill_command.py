@@ -53,7 +53,7 @@ def run_backfill(workers: Workers, options: argparse.Namespace) -> None:
 
 
 def _confirm(warning: str, *, ask: bool) -> bool:
-    """Warn, and ask whether to go on if there is somebody to ask."""
+    """Warn, and ask whether to go on if a user can answer."""
     say(f"unlikely: {warning}; see --event-time and --event-time-unit")
     if not ask:
         return True

@@ -64,7 +64,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def source_of(options: argparse.Namespace) -> Source:
-    """The source in the options. Raises `WrongUsage`."""
+    """Return the source in the options. Raises `WrongUsage`."""
     given = dict(_name_and_value(each) for each in options.option)
     ending = Path(options.source.removesuffix(".gz")).suffix.removeprefix(".")
     table_format = options.format or _FORMATS.get(ending, "parquet")

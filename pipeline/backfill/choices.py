@@ -1,4 +1,4 @@
-"""What there is to choose for a load. The options have it too, so it imports nothing heavy."""
+"""The possible values of a load's options. The options import it too, so it imports nothing heavy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Source:
 class Columns:
     """The columns that make a message. Without `value`, the whole row is the value, as JSON (docs/json-rows.md).
 
-    `event_time_unit` says what an event time of whole numbers counts, `non_finite` what NaN becomes in JSON.
+    `event_time_unit` is the unit of event times that are whole numbers, `non_finite` is what NaN becomes in JSON.
     """
 
     key: str | None

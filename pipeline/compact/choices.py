@@ -1,4 +1,4 @@
-"""What there is to choose for roll-ups, and the defaults. The options have it too, so it imports nothing."""
+"""The possible values of options for roll-ups, and the defaults. The options import it too, so it imports nothing."""
 
 DEFAULT_ROLLUP_BYTES = 256 * 1024 * 1024
 MOST_ROLLUP_BYTES = 1024 * 1024 * 1024

@@ -91,7 +91,7 @@ def compact(
 
 
 def planned(store: StoreAddress, topic: str, *, rollup_bytes: int, open_age_seconds: float) -> Plan:
-    """What `compact` would roll up now. Raises any `BraidError`."""
+    """Return what `compact` would roll up now. Raises any `BraidError`."""
     return run_on_store(store, partial(_plan, topic, rollup_bytes=rollup_bytes, open_age_seconds=open_age_seconds))
 
 
@@ -130,8 +130,8 @@ async def roll_up_run(store: Store, clock: Clock, run: Run) -> Rolled:
         return Rolled(run.ref.segment, files, size_bytes, why_not=f"others have rolled it up meanwhile: {error}")
     if await _is_wanted(store, clock, run.ref, rolled):
         return Rolled(run.ref.segment, files, size_bytes, rolled.size_bytes)
-    # The roll-up came so late that retention, or the deletion of the topic, has removed its messages. Nobody else would
-    # ever delete it. If we stop before this line, a file stays that no broker and no reader of topic.json uses.
+    # The roll-up came so late that retention, or the deletion of the topic, has removed its messages. No other process
+    # would ever delete it. If we stop before this line, a file stays that no broker and no reader of topic.json uses.
     await store.delete([run.ref.key(rolled.name)])
     return Rolled(run.ref.segment, files, size_bytes, why_not="its messages have expired meanwhile")
 
@@ -144,7 +144,7 @@ async def _is_wanted(store: Store, clock: Clock, ref: SegmentRef, rolled: FileFa
 
 
 async def _run_facts(store: Store, run: Run) -> tuple[Sequence[FileFacts], Sequence[StoredRequest]]:
-    """The facts about the run's files, and the requests of producers for the footer of the roll-up.
+    """Return the facts about the run's files, and the requests of producers for the footer of the roll-up.
 
     The files of a sealed segment have no gap up to its end, and its seal holds the producers' windows whole. In an open
     segment the footers say both: a file after a gap was never acknowledged and must not become live.
@@ -159,7 +159,7 @@ async def _run_facts(store: Store, run: Run) -> tuple[Sequence[FileFacts], Seque
 
 
 def _requests_of(ref: SegmentRef, found: Sequence[FoundFile]) -> list[StoredRequest]:
-    """The newest requests of each producer in these files, as many as a window holds. Older ones no longer count."""
+    """Return the newest requests of each producer in these files, up to a window. Older ones no longer count."""
     windows = ProducerWindows()
     for each in found:
         for request, position in each.requests:

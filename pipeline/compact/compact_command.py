@@ -64,5 +64,5 @@ def _compaction_document(topic: str, done: Compaction) -> dict[str, object]:
 
 
 def _sizes(rolled: Sequence[Rolled]) -> tuple[int, int]:
-    """Bytes of the files that were rolled up, and of their roll-ups."""
+    """Return the bytes of the files that were rolled up, and of their roll-ups."""
     return sum(each.size_bytes for each in rolled), sum(each.rolled_bytes for each in rolled)

@@ -13,7 +13,7 @@ A file of `SETTLED_BYTES` or more stays too, however large roll-ups may be.
 
 
 def movable(listed: SegmentFiles, *, older_than_us: int) -> Sequence[LiveFile]:
-    """The leading files that may be rolled up.
+    """Return the leading files that may be rolled up.
 
     In a sealed segment, all files but the one with the seal. In an open segment, the files written before
     `older_than_us`, without the newest few. Its owner rolls up younger files, and from the names of the newest files a
@@ -30,7 +30,7 @@ def movable(listed: SegmentFiles, *, older_than_us: int) -> Sequence[LiveFile]:
 
 
 def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files: int) -> list[list[LiveFile]]:
-    """Runs of consecutive files without a gap, each to become one file of about `rollup_bytes` at most.
+    """Return runs of consecutive files without a gap, each to become one file of about `rollup_bytes` at most.
 
     Every run reduces the number of files, so repeated plans come to an end. Small files compress better together, so a
     roll-up may be small enough to be part of the next plan.
@@ -51,7 +51,7 @@ def plan_compaction(files: Sequence[LiveFile], *, rollup_bytes: int, most_files:
 
 
 def settled(listed: SegmentFiles) -> Sequence[LiveFile]:
-    """The files of a sealed segment that no roll-up will ever replace, neither a broker's nor one of this job.
+    """Return a sealed segment's files that no roll-up will ever replace, neither a broker's nor one of this job.
 
     These are the seal, the large files, and those between two of them: a roll-up takes two or more files.
     """

@@ -1,4 +1,4 @@
-"""What there is to choose for a table. The options have it too, so it imports nothing."""
+"""The possible values of a table's options. The options import it too, so it imports nothing."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""`export`: add a topic's messages to a table in runs. Each run adds the messages that are new since the one before.
+"""`export`: add a topic's messages to a table in runs. Each run adds the new messages since the one before.
 
 A run is recorded before it begins (`export_state`). Then its files are written where no reader of the table looks, and
-only then they are made visible. If a run is killed, the next call finishes it first.
+after that they are made visible. If a run is killed, the next call finishes it first.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What to export, and where to. `in_place` says which files a table of Iceberg refers to instead of copies.
+    """What to export, and where to. `in_place`: which files a table of Iceberg refers to instead of copies.
 
     Messages whose values do not fit the schema of `columns` go to `unfit_to`. Without it they are refused.
     """
@@ -62,11 +62,11 @@ class Export:
 
     @property
     def columns_of_folders(self) -> tuple[str, str]:
-        """By which names readers of a new table show the folders of a day and of an hour."""
+        """Return the names under which readers of a new table see the folders of a day and of an hour."""
         return partition_columns(self.columns.shown, self.partition_by, self.partition_every)
 
     def hidden_in(self, target: Target) -> list[str]:
-        """The columns that the folders of that table hide from readers. No new table has any."""
+        """Return the columns that the folders of that table hide from readers. No new table has any."""
         return hidden_by(target.partition_columns, self.columns.shown, self.partition_by, self.partition_every)
 
 
@@ -93,7 +93,7 @@ class Exported:
     hidden: tuple[str, ...] = ()
 
     def plus(self, pieces: Sequence[Piece], unfit: int = 0) -> "Exported":
-        """The sum with one more run, of those pieces."""
+        """Return the sum with one more run, of those pieces."""
         messages = sum(piece.stop - piece.start for piece in pieces) - unfit
         referred = sum(piece.stop - piece.start for piece in pieces if piece.by_reference is not None)
         return replace(
@@ -120,8 +120,8 @@ class Planned:
 FinishRun = Callable[[Workers, Export, ExportState], int]
 """Writes the files of the pending run that are missing, and makes the whole run visible.
 
-Returns how many of its messages this call has put apart, since they do not fit. It may be stopped
-anywhere and called again with the recorded state. Raises any `BraidError`.
+Returns how many of its messages this call has put apart, since they do not fit. It may be stopped anywhere and called
+again with the recorded state. Raises any `BraidError`.
 """
 
 
@@ -138,7 +138,7 @@ def export_topic(workers: Workers, export: Export, finish_run: FinishRun) -> Exp
 
 
 def planned(export: Export) -> Planned:
-    """What `export_topic` would add now, an interrupted run included. Writes nothing. Raises any `BraidError`."""
+    """Return what `export_topic` would add now, with an interrupted run. Writes nothing. Raises any `BraidError`."""
     return with_stores(export, lambda opened: _planned(export, opened))
 
 
@@ -156,7 +156,7 @@ async def _planned(export: Export, opened: Opened) -> Planned:
 
 
 async def _read(export: Export, opened: Opened) -> TopicState:
-    """The topic. Raises `InvalidInput` as `read_topic`, and for a topic group: its rows would not tell their topic."""
+    """Return the topic. Raises `InvalidInput` as `read_topic`, and for a topic group: rows would lack their topic."""
     state = await read_topic(opened.source, opened.clock, export.topic)
     if state.is_grouped:
         raise InvalidInput(
@@ -194,9 +194,9 @@ async def _opened(export: Export) -> AsyncIterator[Opened]:
 
 
 async def _next_run(export: Export, opened: Opened) -> tuple[ExportState, bool]:
-    """The state with an unfinished run: the one that was interrupted, or a new one if there are new messages.
+    """Return the state with an unfinished run: the interrupted one, or a new one if there are new messages.
 
-    Also whether it is the last one: whether it reaches everything that was there when this call looked.
+    Returns also whether it is the last one: whether it reaches everything that was there when this call looked.
     """
     topic = await _read(export, opened)
     _check_retention(export, topic)
@@ -225,7 +225,7 @@ def _check_retention(export: Export, topic: TopicState) -> None:
 async def _new_pieces(
     export: Export, source: Store, topic: TopicState, state: ExportState
 ) -> tuple[tuple[Piece, ...], Mapping[int, int]]:
-    """The pieces of the next run, and the positions behind which they begin."""
+    """Return the pieces of the next run, and the positions behind which they begin."""
     exported: Mapping[int, int] = state.exported
     if export.skip_expired or not exported:
         # The first run begins with the messages that retention has left.
@@ -235,7 +235,7 @@ async def _new_pieces(
 
 
 async def _unfinished(export: Export, topic: TopicState, file: StateFile, state: ExportState) -> ExportState:
-    """The state with the interrupted run: whole, or without expired messages if they may be skipped.
+    """Return the state with the interrupted run: whole, or without expired messages if they may be skipped.
 
     It stays the same run, with the same number. If all of it was made visible before, its number shows that, and the
     messages that have expired since are not missed.
@@ -243,7 +243,7 @@ async def _unfinished(export: Export, topic: TopicState, file: StateFile, state:
     assert state.pending is not None
     pending, left = state.pending, state
     if export.columns.are_stored_otherwise and not state.given_up and not pending.staged:
-        # An earlier version may have written files of this run, by types that Iceberg has not. They stay unseen.
+        # An earlier version may have written files of this run, by types that Iceberg lacks. They stay invisible.
         left = left.model_copy(update={"given_up": 1})
     if export.skip_expired and not (pending.staged and export.table_format == "parquet"):
         left = left.reduced_to(without_expired(topic.segments, pending.pieces))
@@ -278,7 +278,7 @@ def _target(export: Export, topic: TopicState) -> Target:
 
 
 async def state_of(export: Export, opened: Opened) -> ExportState:
-    """The record of the export. Raises `JobFailed` if it is of another one."""
+    """Return the record of the export. Raises `JobFailed` if it is of another one."""
     return await StateFile(opened.target).read(_target(export, await _read(export, opened)))
 
 
@@ -294,7 +294,7 @@ async def change_state(export: Export, opened: Opened, expected: ExportState, wa
 
 
 async def files_of(export: Export, opened: Opened, pieces: Sequence[Piece]) -> list[tuple[Piece, list[LiveFile]]]:
-    """The pieces, each with its current files. Raises `JobFailed` if retention has deleted some messages."""
+    """Return the pieces, each with its current files. Raises `JobFailed` if retention has deleted some messages."""
     topic = await _read(export, opened)
     if without_expired(topic.segments, pieces) != tuple(pieces):
         raise JobFailed("messages have expired before they were exported; --skip-expired continues without them")
@@ -314,13 +314,13 @@ class Work(TypedDict):
 
 
 def work_of(tasks: Sequence[tuple[Piece, list[LiveFile]]]) -> Work:
-    """The work of staging the pieces. A file that the table refers to is read too, to check it."""
+    """Return the work of staging the pieces. A file that the table refers to is read too, to check it."""
     files = [file for _, each in tasks for file in each]
     return Work(files=len(files), size_bytes=sum(file.size_bytes for file in files))
 
 
 def stage(export: Export, state: ExportState, folder: str, task: tuple[Piece, list[LiveFile]]) -> WrittenPiece:
-    """Write a piece below the folder, unless the table can refer to its file, which is there and whole. Runs as a task.
+    """Write a piece below the folder, unless the table can refer to its existing, sound file. Runs as a task.
 
     Raises `CorruptFile` for a damaged file.
     """
@@ -343,12 +343,12 @@ def stage(export: Export, state: ExportState, folder: str, task: tuple[Piece, li
 
 
 def unfit_messages(written: Sequence[WrittenPiece]) -> int:
-    """How many of the messages are not in the table."""
+    """Return how many of the messages are not in the table."""
     return sum(each.unfit_messages for each in written)
 
 
 def attempt_prefix(state: ExportState) -> str:
-    """How the names of files begin that a run writes anew: those of the run that was given up stay as they are."""
+    """Return the prefix of the names of files that a run writes anew: those of a run that was given up stay."""
     return f"{state.given_up}-" if state.given_up else ""
 
 

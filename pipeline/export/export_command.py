@@ -61,13 +61,13 @@ def _compacted(workers: Workers, export: Export, options: argparse.Namespace) ->
 
 
 def _announce_copies(export: Export, plan: Planned) -> None:
-    """A table in place that copies messages all the same does so for a reason that nobody can see in it."""
+    """Explain why a table in place copies messages all the same: the table itself does not show the reason."""
     for line in _copies_lines(export, plan):
         say(line)
 
 
 def _copies_lines(export: Export, plan: Planned) -> list[str]:
-    """What is copied although the table is in place, why, and how fewer would be."""
+    """Return what is copied although the table is in place, why, and how fewer would be."""
     copies = plan.copies
     if export.in_place is InPlace.NO or not copies.messages:
         return []
@@ -105,7 +105,7 @@ def _show_plan(export: Export, plan: Planned, *, as_json: bool) -> None:
 
 
 def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:
-    """The export that the options ask for, and the function that finishes its runs."""
+    """Return the export for the options, and the function that finishes its runs."""
     is_iceberg = options.format == "iceberg"
     source = store_of(options)
     export = Export(
@@ -124,7 +124,7 @@ def _export_of(options: argparse.Namespace) -> tuple[Export, FinishRun]:
 
 
 def _columns_of(options: argparse.Namespace) -> TableColumns:
-    """The columns that the options ask for. Raises `JobFailed` and `InvalidInput`."""
+    """Return the columns for the options. Raises `JobFailed` and `InvalidInput`."""
     schema = None if options.schema is None else read_schema(options.schema)
     columns = table_columns(options.columns, schema)
     if options.format != "iceberg":

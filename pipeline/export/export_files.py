@@ -45,7 +45,7 @@ class WrittenPiece:
 class TableForm:
     """The columns of a table, and the folders that its files are in.
 
-    With `keeps_arrow_types` the files say which types of Arrow their columns had: Parquet itself has no zones of times
+    With `keeps_arrow_types` the files contain the Arrow types of their columns: Parquet itself has no zones of times
     and no durations. Files of Iceberg must not: its readers refuse types that they do not know.
     """
 
@@ -93,7 +93,7 @@ async def write_piece(
 
 
 async def _whole(source: Store, topic: str, table: pa.Table, columns: TableColumns) -> AsyncIterator[pa.Table]:
-    """The messages, with the values beside the log where members of values are wanted."""
+    """Yield the messages, with the values beside the log if members of values are wanted."""
     if columns.schema is None or table["_ref"].null_count == table.num_rows:
         yield table
         return
@@ -102,7 +102,7 @@ async def _whole(source: Store, topic: str, table: pa.Table, columns: TableColum
 
 
 def first_of(unfit: bytes) -> str:
-    """What is wrong with the first message of a file of those that do not fit."""
+    """Return what is wrong with the first message of a file of those that do not fit."""
     table = pq.read_table(pa.BufferReader(unfit), columns=["segment", "_offset", REASON])
     row = table.slice(0, 1).to_pylist()[0]
     return f"message {row['segment']}-{row['_offset']} does not fit the schema: {row[REASON]}"
@@ -147,7 +147,7 @@ class Encoder:
         self._writer.write_table(table)
 
     def finish(self) -> pa.Buffer:
-        """The bytes of the whole file."""
+        """Return the bytes of the whole file."""
         self.flush()
         if self._writer is not None:
             self._writer.close()

@@ -116,7 +116,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def iceberg_of(options: argparse.Namespace) -> IcebergTarget:
-    """The table that the options name. Raises `WrongUsage`."""
+    """Return the table that the options name. Raises `WrongUsage`."""
     namespace, _, name = (options.table or f"braidmq.{options.topic}").partition(".")
     if not namespace or not name:
         raise WrongUsage(f"--table: {options.table!r} is not of the form NAMESPACE.NAME")

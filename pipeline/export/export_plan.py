@@ -1,4 +1,4 @@
-"""Decides what an export still has to do: pure functions of positions and listed files."""
+"""Decides what is left for an export: pure functions of positions and listed files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ class Piece(NamedTuple):
         return f"{self.segment:010d}-{self.start:020d}-{self.stop:020d}.parquet"
 
     def from_offset(self, offset: int) -> "Piece":
-        """The part of the piece from that offset on."""
+        """Return the part of the piece from that offset on."""
         return self if offset <= self.start else Piece(self.segment, offset, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What is copied of the messages of some pieces: in sealed segments, and in open ones."""
+    """The copied messages of some pieces: in sealed segments, and in open ones."""
 
     sealed_messages: int = 0
     open_messages: int = 0
@@ -46,12 +46,12 @@ class Copies:
 
     @property
     def messages(self) -> int:
-        """All that are copied."""
+        """All copied messages."""
         return self.sealed_messages + self.open_messages
 
 
 def copies_of(topic: Iterable[SegmentFiles], pieces: Iterable[Piece]) -> Copies:
-    """What the pieces copy. A file that is copied in part counts with its whole size."""
+    """Return what the pieces copy. A file that is copied in part counts with its whole size."""
     segments = {listed.segment.id: listed for listed in topic}
     messages = {True: 0, False: 0}
     files: dict[str, int] = {}
@@ -65,7 +65,7 @@ def copies_of(topic: Iterable[SegmentFiles], pieces: Iterable[Piece]) -> Copies:
 
 
 def plan_pieces(topic: Sequence[SegmentFiles], exported: Mapping[int, int], in_place: InPlace) -> list[Piece]:
-    """The messages after the exported positions, in pieces that begin and end with a file, the oldest first.
+    """Return the messages after the exported positions, in pieces that begin and end with a file, oldest first.
 
     Raises `InvalidInput` if retention has deleted messages that were never exported.
     """
@@ -109,7 +109,7 @@ def _counts_whole(file: LiveFile) -> bool:
 
 
 def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], present: Sequence[int]) -> Positions:
-    """The positions after those pieces, for the segments that are still in topic.json.
+    """Return the positions after those pieces, for the segments that are still in topic.json.
 
     Segment ids are used once: a segment that has left topic.json never comes back.
     """
@@ -120,18 +120,18 @@ def positions_after(exported: Mapping[int, int], pieces: Sequence[Piece], presen
 
 
 def with_new(topic: Iterable[Segment], exported: Mapping[int, int]) -> list[Segment]:
-    """The segments that may have messages after the exported positions. A sealed one says by itself where it ends."""
+    """Return the segments that may have messages after the exported positions. A sealed one contains its own end."""
     return [each for each in topic if each.end_offset is None or exported.get(each.id, 0) < each.end_offset]
 
 
 def without_expired(topic: Iterable[Segment], pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """The pieces without the messages that retention has deleted."""
+    """Return the pieces without the messages that retention has deleted."""
     starts = {segment.id: segment.start_offset for segment in topic}
     left = (piece.from_offset(starts.get(piece.segment, piece.stop)) for piece in pieces)
     return tuple(piece for piece in left if piece.start < piece.stop)
 
 
 def past_expired(topic: Iterable[Segment], exported: Mapping[int, int]) -> Positions:
-    """The positions, moved past the messages that retention has deleted."""
+    """Return the positions, moved past the messages that retention has deleted."""
     starts = {segment.id: segment.start_offset for segment in topic}
     return {segment: max(exported.get(segment, 0), start) for segment, start in starts.items()}

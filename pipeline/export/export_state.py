@@ -1,6 +1,6 @@
 """The progress of an export: a record beside the table, changed by compare-and-swap.
 
-It is written before any file. `pending` says which messages are being exported. So if a run is killed, the next call
+It is written before any file. `pending` has the messages that are being exported. So if a run is killed, the next call
 does exactly the same again: it writes the same messages under the same names.
 """
 
@@ -31,7 +31,7 @@ class _Frozen(BaseModel):
 
 
 class Target(_Frozen):
-    """What is exported, and to which kind of table. It never changes once the table exists."""
+    """The exported data, and the kind of table. It never changes once the table exists."""
 
     topic: str
     created_us: int
@@ -44,7 +44,7 @@ class Target(_Frozen):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is as it always was, so that earlier versions go on with such an export."""
+        """Leave out default values, so that earlier versions go on with such an export."""
         fields: dict[str, Any] = serialize(self)
         kept = (name for name in _SINCE_0_2 if getattr(self, name) != type(self).model_fields[name].default)
         return {name: value for name, value in fields.items() if name not in _SINCE_0_2} | {
@@ -64,7 +64,7 @@ class ExportState(_Frozen):
     """The record. `runs` is the number of runs that have begun, the pending one included.
 
     `given_up` counts how often a run has begun anew, with other columns or types, before it had made anything visible.
-    What was written for it before has other names.
+    Files that were written for it before have other names.
     """
 
     version: Literal[1] = 1
@@ -76,36 +76,36 @@ class ExportState(_Frozen):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is as it always was, so that earlier versions go on with such an export."""
+        """Leave out default values, so that earlier versions go on with such an export."""
         fields: dict[str, Any] = serialize(self)
         return fields if self.given_up else {name: value for name, value in fields.items() if name != "given_up"}
 
     @property
     def is_first_run_unstaged(self) -> bool:
-        """Whether all that has happened is a first run that may have written files, which no reader sees."""
+        """Whether there was only a first run, which may have written files that no reader sees."""
         return self.runs == 1 and self.pending is not None and not self.pending.staged and not self.exported
 
     def anew(self, target: Target) -> "ExportState":
-        """The state before a first run to another kind of table."""
+        """Return the state before a first run to another kind of table."""
         return ExportState(target=target, given_up=self.given_up + 1)
 
     def begun(self, pieces: tuple[Piece, ...], exported: Mapping[int, int]) -> "ExportState":
-        """The state with a pending run that is to reach these positions."""
+        """Return the state with a pending run that is to reach these positions."""
         pending = Pending(pieces=pieces, exported=dict(exported))
         return self.model_copy(update={"runs": self.runs + 1, "pending": pending})
 
     def reduced_to(self, pieces: tuple[Piece, ...]) -> "ExportState":
-        """The state with fewer pieces in the pending run. It is still the same run and reaches the same positions."""
+        """Return the state with fewer pieces in the pending run, still the same run with the same positions."""
         assert self.pending is not None
         return self.model_copy(update={"pending": self.pending.model_copy(update={"pieces": pieces})})
 
     def staged(self) -> "ExportState":
-        """The state once all files of the pending run are written."""
+        """Return the state once all files of the pending run are written."""
         assert self.pending is not None
         return self.model_copy(update={"pending": self.pending.model_copy(update={"staged": True})})
 
     def done(self) -> "ExportState":
-        """The state once the pending run is visible."""
+        """Return the state once the pending run is visible."""
         assert self.pending is not None
         return self.model_copy(update={"exported": self.pending.exported, "pending": None})
 
@@ -118,7 +118,7 @@ class StateFile:
         self._etag: str | None = None
 
     async def read(self, target: Target) -> ExportState:
-        """The current state, or a new one if there is no record. Raises `JobFailed`, `CorruptFile`.
+        """Return the current state, or a new one if there is no record. Raises `JobFailed`, `CorruptFile`.
 
         A first run that has made nothing visible pins nothing: with another target, it is given up. The folders' names
         are those of the record, if there is one.
@@ -150,7 +150,7 @@ class StateFile:
     async def write(self, state: ExportState) -> None:
         """Replace the state that was read. Raises `JobFailed` if another export has changed it since.
 
-        The record is replaced whole or not at all: if this call is stopped, it is in the one state or the other.
+        The record is replaced whole or not at all: if this call is stopped, it is in one state or the other.
         """
         data = state.model_dump_json().encode()
         try:
@@ -178,7 +178,7 @@ def _mismatch(found: Target, wanted: Target, uri: str) -> str:
 
 
 def _difference(theirs: Sequence[str], mine: Sequence[str]) -> str:
-    """What the columns there and here do not have in common, or that only their order differs."""
+    """Return the columns that only one of the two has, or that only their order differs."""
     there, here = (dict(_named(column) for column in columns) for columns in (theirs, mine))
     parts = [f"{name} has type {there[name]} there, not {here[name]}" for name in there if _differs(name, there, here)]
     parts += [f"{name} is only there" for name in there if name not in here]
@@ -191,6 +191,6 @@ def _differs(name: str, there: Mapping[str, str], here: Mapping[str, str]) -> bo
 
 
 def _named(column: str) -> tuple[str, str]:
-    """The name and the type of a described column. Columns of messages have no type there."""
+    """Return the name and the type of a described column. Columns of messages have no type there."""
     name, _, kind = column.partition(": ")
     return name, kind

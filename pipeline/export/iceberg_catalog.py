@@ -1,4 +1,4 @@
-"""Where the table of an export in Iceberg's format is found: its catalogue, and what has to hold of the table there."""
+"""Finds the Iceberg table of an export: its catalogue, and the conditions that the table has to meet there."""
 
 import contextlib
 import struct
@@ -32,7 +32,7 @@ _METADATA = ".metadata.json"
 
 
 def open_table(target: IcebergTarget, export: Export) -> "Table":
-    """The table, which is created if it is not there. Raises `JobFailed` as `existing_table`."""
+    """Return the table, which is created if it is missing. Raises `JobFailed` as `existing_table`."""
     table = existing_table(target, export)
     if table is None:
         with failures():
@@ -42,7 +42,7 @@ def open_table(target: IcebergTarget, export: Export) -> "Table":
 
 
 def existing_table(target: IcebergTarget, export: Export, *, runs: int = 0) -> "Table | None":
-    """The table, which must contain so many runs; None if it is not there, and they are 0.
+    """Return the table, which must contain so many runs; None if it is missing, and they are 0.
 
     Raises `JobFailed` if pyiceberg is missing, the catalogue fails, or the table of that name is another one. New
     messages would be added there to a table that lacks the earlier ones.
@@ -63,7 +63,7 @@ def is_committed(table: "Table", run: int) -> bool:
 
 @contextlib.contextmanager
 def failures(what: str = "the catalogue of the Iceberg table") -> Iterator[None]:
-    """Raises `JobFailed`, with one line, for what pyiceberg and the libraries below it raise."""
+    """Turn errors of pyiceberg and the libraries below it into `JobFailed`, with one line."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -76,7 +76,7 @@ def failures(what: str = "the catalogue of the Iceberg table") -> Iterator[None]
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """What pyiceberg raises: errors of its own, which have no common class, and those of what it is built on."""
+    """Return the errors of pyiceberg: its own, which have no common class, and those of the libraries below it."""
     from pyiceberg import exceptions
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -86,17 +86,17 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of the message. SQLAlchemy adds the statement and links to its documentation."""
+    """Return the first line of the message. SQLAlchemy adds the statement and links to its documentation."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 async def location_of(opened: Opened) -> str:
-    """The location of the table as pyiceberg writes it, with unescaped paths."""
+    """Return the location of the table as pyiceberg writes it, with unescaped paths."""
     return plain(opened.target.uri(FOLDER).removesuffix(f"/{FOLDER}"))
 
 
 def plain(uri: str) -> str:
-    """The URI as pyiceberg takes it."""
+    """Return the URI as pyiceberg takes it."""
     return unquote(uri) if uri.startswith("file://") else uri
 
 
@@ -120,7 +120,7 @@ async def point_to(metadata: str, opened: Opened) -> None:
 
 
 def _number(version: str) -> int:
-    """The count with which the name of metadata begins. A name without one counts as the oldest."""
+    """Return the count with which the name of metadata begins. A name without one counts as the oldest."""
     number = version.partition("-")[0]
     return int(number) if number.isascii() and number.isdecimal() else -1
 
@@ -161,7 +161,7 @@ def _check_place(target: IcebergTarget, export: Export, table: "Table") -> None:
 
 
 def _widen(export: Export, table: "Table") -> None:
-    """Earlier versions had `int` for unsigned integers of 32 bits, which does not hold all of them."""
+    """Widen columns: earlier versions had `int` for unsigned integers of 32 bits, which does not hold all of them."""
     if export.columns.are_stored_otherwise:
         schema = with_stores(export, partial(message_schema, export))
         with table.update_schema() as update:
@@ -231,12 +231,12 @@ def _create_in(catalog: "Catalog", identifier: tuple[str, str], export: Export) 
 
 
 async def message_schema(export: Export, opened: Opened) -> MessageSchema:
-    """What the messages of the topic are. Raises as `read_topic`."""
+    """Return the schema of the topic's messages. Raises as `read_topic`."""
     return schema_of(await read_topic(opened.source, opened.clock, export.topic))
 
 
 def _schema(messages: MessageSchema) -> "Schema":
-    """The segment and the columns of a segment file, in Iceberg's types."""
+    """Return the segment and the columns of a segment file, in Iceberg's types."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import BinaryType, LongType, MapType, NestedField, StringType, StructType, TimestamptzType
 

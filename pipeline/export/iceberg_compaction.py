@@ -1,4 +1,4 @@
-"""`mq pipeline export --compact`: rewrite small files of a table of Iceberg as large ones, and delete what is not used.
+"""`mq pipeline export --compact`: rewrite small files of an Iceberg table as large ones, and delete unused files.
 
 Three steps, each of which may be stopped at any line, and is done again by the next call:
 
@@ -48,7 +48,7 @@ LARGE_BYTES = 64 * 1024 * 1024
 MOST_BYTES = 128 * 1024 * 1024
 """Files become one of about that size at most."""
 KEEP_SECONDS = 5 * 86_400
-"""How long a snapshot stays, and a file that no snapshot uses: it may be that of a call that is running."""
+"""How long a snapshot stays, and an unused file: it may be that of a running call."""
 COMPACTED = "compacted/"
 _FOLDERS = ("data", COMPACTED, "metadata/")
 _NAME = re.compile(r"(\d{10})-(\d{20})-(\d{20})(-[0-9A-Z]{26})?\.parquet")
@@ -57,7 +57,7 @@ _OURS = re.compile(r".*(\.parquet|\.avro|\.metadata\.json)")
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """So many files became so many; so many snapshots were taken out, and files deleted."""
+    """So many files became so many; so many snapshots were removed, and files deleted."""
 
     rewritten: int = 0
     written: int = 0
@@ -90,7 +90,7 @@ class Group(NamedTuple):
 
 
 def plan_groups(files: Iterable[TableFile], *, large_bytes: int, most_bytes: int) -> list[tuple[TableFile, ...]]:
-    """Runs of at least two small files that follow each other in their segment, with `most_bytes` together."""
+    """Return runs of at least two small files that follow each other in their segment, of `most_bytes` in all."""
     groups: list[list[TableFile]] = [[]]
     for file in sorted(files):
         last = groups[-1]
@@ -107,7 +107,7 @@ def plan_groups(files: Iterable[TableFile], *, large_bytes: int, most_bytes: int
 
 
 def compact_table(workers: Workers, target: IcebergTarget, export: Export, clock: Clock) -> Compacted:
-    """Rewrite small files, and delete what no snapshot uses.
+    """Rewrite small files, and delete files that no snapshot uses.
 
     Raises any `BraidError`. The table has the same rows before, after, and in between.
     """
@@ -130,12 +130,12 @@ def compact_table(workers: Workers, target: IcebergTarget, export: Export, clock
 
 
 def _whole_files(table: "Table") -> "Iterable[DataFile]":
-    """The files of which all rows count. Others have had rows deleted by another program."""
+    """Yield the files in which all rows count. Others have had rows deleted by another program."""
     return [task.file for task in table.scan().plan_files() if not task.delete_files]
 
 
 def _table_file(path: str, file: "DataFile", location: str) -> TableFile | None:
-    """The file, if an export wrote it. Those of the topic, to which a table in place refers, lie elsewhere."""
+    """Return the file, if an export wrote it. Those of the topic, which a table in place refers to, lie elsewhere."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
     if match is None or not path.startswith(f"{location}/"):
         return None
@@ -194,7 +194,7 @@ def _rewrite(export: Export, schema: pa.Schema, group: Group) -> str:
 
 
 def _expire(table: "Table", before_us: int) -> int:
-    """Take snapshots out of the table that are older; returns their number. The current one stays."""
+    """Remove older snapshots from the table; returns their number. The current one stays."""
     before = datetime.fromtimestamp(before_us / 1_000_000, UTC).replace(tzinfo=None)
     there = len(table.snapshots())
     with failures():
@@ -206,7 +206,7 @@ def _clean(target: IcebergTarget, export: Export, before_us: int) -> int:
     """Delete files of the table that no snapshot uses; returns their number.
 
     They are listed first. If no run is pending after that, none of them is one that a run is about to add: a run that
-    begins later writes new ones. What was added before is in the table that is opened then.
+    begins later writes new ones. Files that were added before are in the table that is opened then.
     """
     candidates = with_stores(export, partial(_old_files, before_us))
     if not candidates or with_stores(export, partial(_is_pending, export)):
@@ -237,7 +237,7 @@ async def _is_pending(export: Export, opened: Opened) -> bool:
 
 
 def used_paths(table: "Table") -> set[str]:
-    """The paths of all files that the table uses: for its metadata, for the data of any snapshot."""
+    """Return the paths of all files that the table uses: for its metadata, for the data of any snapshot."""
     paths = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     paths |= {snapshot.manifest_list for snapshot in table.snapshots()}
     telling = _telling(table.snapshots())
@@ -249,10 +249,10 @@ def used_paths(table: "Table") -> set[str]:
 
 
 def _telling(snapshots: "Sequence[Snapshot]") -> "list[Snapshot]":
-    """The snapshots whose manifests are all that there are: a run of ours keeps those of the snapshot before it.
+    """Return the snapshots whose manifests are all that there are: our runs keep those of the snapshot before.
 
-    It leaves out only those that tell what was deleted, which the snapshot has that deleted it. Without this, a table
-    of thousands of runs would be read thousands of times.
+    A run leaves out only manifests of deletions: those are in the snapshot that deleted. Without this, a table of
+    thousands of runs would be read thousands of times.
     """
     kept = {each.parent_snapshot_id for each in snapshots if _is_run(each)}
     return [each for each in snapshots if each.snapshot_id not in kept or not _is_run(each)]

@@ -125,7 +125,7 @@ def _commit(target: IcebergTarget, export: Export, table: "Table", files: Iterab
 
 
 def data_file_of(table: "Table", facts: DataFileFacts) -> "DataFile":
-    """The table's entry for a file, from the footer of the file."""
+    """Return the table's entry for a file, from the footer of the file."""
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,

@@ -1,6 +1,6 @@
-"""The types that columns have in a table of Iceberg: the same values, by types that Iceberg has.
+"""The types of columns in an Iceberg table: the same values, by types that Iceberg has.
 
-A type whose values Iceberg cannot have exactly is refused by the name of its column.
+A type whose values Iceberg cannot store exactly is refused; the error names the column.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ Kind = Callable[[pa.DataType], bool]
 
 
 def read_types(schema: pa.Schema) -> pa.Schema:
-    """The types by which values are read: no unit is finer than Iceberg's, so a value with more digits does not fit."""
+    """Return the types to read values by: no unit is finer than Iceberg's, so more digits do not fit."""
     return _each(schema, _read_type)
 
 
 def stored_types(schema: pa.Schema) -> pa.Schema:
-    """The types by which Iceberg has the values of `read_types`. Raises `JobFailed`, which names the column."""
+    """Return Iceberg's types for the values of `read_types`. Raises `JobFailed`, which names the column."""
     return _each(schema, _stored_type)
 
 
@@ -36,7 +36,7 @@ def _each(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.S
 
 
 def _changed(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with each of its leaves changed. How values are encoded in memory does not count."""
+    """Return the type with each of its leaves changed. How values are encoded in memory does not count."""
 
     def inner(field: pa.Field) -> pa.Field:
         return pa.field(field.name, _changed(field.type, leaf), nullable=field.nullable)
@@ -80,7 +80,7 @@ def _read_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """Raises `ValueError` for a type that Iceberg has not."""
+    """Return Iceberg's type. Raises `ValueError` if Iceberg has none."""
     if pa.types.is_timestamp(kind):
         # An instant is the same in every zone, and Iceberg has it in UTC.
         return _WALL_CLOCK if kind.tz is None else _INSTANT
@@ -112,7 +112,7 @@ _STORED: tuple[tuple[Kind, pa.DataType], ...] = (
 
 
 def _decimal(kind: pa.DataType) -> pa.DataType:
-    """With a scale from 0 to the precision, as Iceberg has it."""
+    """Return it with a scale from 0 to the precision, as Iceberg has it."""
     scale = max(kind.scale, 0)
     precision = max(kind.precision + scale - kind.scale, scale)
     if precision > _MOST_DIGITS:

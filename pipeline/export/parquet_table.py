@@ -42,7 +42,7 @@ def finish_run(workers: Workers, export: Export, state: ExportState) -> int:
 
 
 def _folder(state: ExportState) -> str:
-    """Where the files of a run are staged. The folder of a run that was given up sorts before those of later runs."""
+    """Return where a run's files are staged. The folder of a run that was given up sorts before those of later runs."""
     return f"{FOLDER}/run-{state.runs:06d}{f'.{state.given_up}' if state.given_up else ''}/"
 
 
@@ -57,7 +57,7 @@ def _changed(export: Export, expected: ExportState, wanted: ExportState) -> Expo
 
 
 async def _staged_files(opened: Opened, folder: str, pieces: Sequence[Piece]) -> list[ObjectInfo]:
-    """The staged files of the run's pieces. It may have staged more pieces, whose messages have expired since."""
+    """Return the staged files of the run's pieces. It may have staged more pieces, which have expired since."""
     names = {piece.name for piece in pieces}
     return [info async for info in opened.target.list(folder) if info.key.rpartition("/")[2] in names]
 

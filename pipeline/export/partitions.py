@@ -1,4 +1,4 @@
-"""The folders of a table of Parquet files, by time, of which readers make columns."""
+"""The folders of a table of Parquet files, by time, which readers show as columns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,9 +19,9 @@ _PREFIX = "partition_"
 
 
 def partition_columns(names: Sequence[str], partition_by: PartitionBy, every: PartitionEvery) -> tuple[str, str]:
-    """The names of the folders of a day and of an hour, for a table of these columns: none of which they hide.
+    """Return the names of the folders of a day and of an hour, for a table of these columns: they hide no column.
 
-    Readers take the value of a column from the folder rather than from the file. Some do not tell capitals.
+    Readers take the value of a column from the folder rather than from the file. Some ignore case.
     """
     day, hour = PARTITION_COLUMNS
     while hidden_by((day, hour), names, partition_by, every):
@@ -32,7 +32,7 @@ def partition_columns(names: Sequence[str], partition_by: PartitionBy, every: Pa
 def hidden_by(
     folders: tuple[str, str], names: Sequence[str], partition_by: PartitionBy, every: PartitionEvery
 ) -> list[str]:
-    """The columns that the folders of a table hide."""
+    """Return the columns that the folders of a table hide."""
     if partition_by == "none":
         return []
     return [name for name in names if name.lower() in (folders if every == "hour" else folders[:1])]
@@ -44,7 +44,7 @@ def split_by_time(
     every: PartitionEvery = "day",
     columns: tuple[str, str] = PARTITION_COLUMNS,
 ) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each day or hour (UTC), in order, with its folder. Without partitions, all rows and no folder."""
+    """Yield the rows of each day or hour (UTC), in order, with its folder. Without partitions, all rows, no folder."""
     column = _COLUMNS[partition_by]
     if column is None:
         yield "", table
@@ -57,7 +57,7 @@ def split_by_time(
 
 
 def _hours(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The hour of each time, counted from 1970-01-01T00:00. Null becomes the lowest int64."""
+    """Return the hour of each time, counted from 1970-01-01T00:00. Null becomes the lowest int64."""
     micros = np.asarray(pc.fill_null(times.cast(pa.int64()), _NO_TIME), dtype=np.int64)
     return np.where(micros == _NO_TIME, _NO_TIME, micros // _HOUR_US)
 

@@ -1,4 +1,4 @@
-"""Values that are stored beside the log, fetched into the column of values: a table of their members has them too."""
+"""Fetches values that are stored beside the log into the column of values: a table of their members has them too."""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -17,9 +17,9 @@ MOST_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 
 async def with_payloads(store: Store, topic: str, messages: pa.Table) -> AsyncIterator[pa.Table]:
-    """The messages in order, in pieces, with their payloads as values. Too large ones keep their null.
+    """Yield the messages in order, in pieces, with their payloads as values. Too large ones keep their null.
 
-    Raises `DataMissing` and `CorruptFile` for payloads that are not what the messages say.
+    Raises `DataMissing` and `CorruptFile` for payloads that differ from what the messages say.
     """
     begin, held_bytes = 0, 0
     found: dict[int, bytes] = {}
@@ -47,7 +47,7 @@ def _filled(messages: pa.Table, first_row: int, found: dict[int, bytes]) -> pa.T
     try:
         filled = pc.replace_with_mask(values, pa.array(mask), payloads.cast(values.type))
     except pa.ArrowInvalid:
-        # Not all of them are text: none of these can be a value of this topic.
+        # Not all of them are text: a payload that is none cannot be a value of this topic.
         return messages
     return messages.set_column(index, messages.schema.field(index), filled)
 

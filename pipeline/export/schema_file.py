@@ -36,10 +36,10 @@ _FORMS = (
 
 
 def read_schema(path: str) -> pa.Schema:
-    """The fields of the values. Raises `JobFailed` if the file cannot be read, or has a type that there is not.
+    """Return the fields of the values. Raises `JobFailed` if the file cannot be read, or has an unknown type.
 
-    A file or folder of Parquet has the schema of its table. Any other file is JSON: what `df.schema.json()` of Spark
-    gives, or an object with the type of each field, `{"carrier": "string", "fare": "decimal(10,2)"}`.
+    A file or folder of Parquet has the schema of its table. Any other file is JSON: the result of Spark's
+    `df.schema.json()`, or an object with the type of each field, `{"carrier": "string", "fare": "decimal(10,2)"}`.
     """
     # Late: it imports pandas, and few exports have a schema.
     import pyarrow.dataset as ds
@@ -59,7 +59,7 @@ def read_schema(path: str) -> pa.Schema:
 
 
 def schema_of(document: Any) -> pa.Schema:
-    """The schema in a JSON document. Raises `ValueError`, which says what would be right."""
+    """Return the schema in a JSON document. Raises `ValueError`, which says what would be right."""
     if isinstance(document, dict) and document.get("type") == "struct":
         return pa.schema(list(_type(document, "the schema")))
     if not isinstance(document, dict) or not document:

@@ -23,7 +23,7 @@ _MEMBER = "value."
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """The rows of a table, and the messages that have no row there: their values do not fit. These have a `reason`."""
+    """The rows of a table, and the messages without a row there: their values do not fit. These have a `reason`."""
 
     rows: pa.Table
     unfit: pa.Table | None = None
@@ -31,7 +31,7 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """Which columns a table has, in order.
+    """The columns of a table, in order.
 
     `names` are columns of messages, or `value.NAME` for a member of the value, which `schema` types. A format that has
     not all of these types has `read_as`, by which values are read, and `stored_as`, for the same values of the columns.
@@ -44,12 +44,12 @@ class TableColumns:
 
     @property
     def are_those_of_messages(self) -> bool:
-        """Whether a table has exactly the columns of the topic's files."""
+        """Whether the table has exactly the columns of the topic's files."""
         return self.names == MESSAGE_COLUMNS and self.schema is None
 
     @property
     def are_stored_otherwise(self) -> bool:
-        """Whether a column has another type in the table than the schema says."""
+        """Whether a column has another type in the table than in the schema."""
         if self.schema is None or self.stored_as is None:
             return False
         return any(self.schema.field(field.name).type != field.type for field in self.stored_as)
@@ -68,11 +68,11 @@ class TableColumns:
         return tuple(members.get(name, name) for name in self.names)
 
     def arrow_schema(self, schema: MessageSchema) -> pa.Schema:
-        """The columns of the table for a topic of that schema."""
+        """Return the columns of the table for a topic of that schema."""
         return self.shape(schema.no_messages.add_column(0, SEGMENT_FIELD, pa.array([], pa.int64()))).rows.schema
 
     def shape(self, messages: pa.Table) -> Shaped:
-        """The rows of the table for these messages. Values are never changed to fit."""
+        """Return the rows of the table for these messages. Values are never changed to fit."""
         if self.schema is None:
             return Shaped(messages.select(list(self.names)))
         is_apart = pc.and_(
@@ -104,13 +104,13 @@ def _described(field: pa.Field) -> str:
 
 
 MESSAGES = TableColumns()
-"""The columns of messages, as in the topic's files."""
+"""Return the columns of messages, as in the topic's files."""
 
 
 def _fitting(values: Any, schema: pa.Schema) -> tuple[pa.Table, Any]:
-    """The rows of the values that fit, and for each value the reason why it does not, or null.
+    """Return the rows of the values that fit, and for each value the reason why it does not, or null.
 
-    What is refused is halved down to one value.
+    Refused values are halved down to one.
     """
     try:
         return read_rows(values, schema), pa.nulls(len(values), pa.string())
@@ -126,7 +126,7 @@ def _fitting(values: Any, schema: pa.Schema) -> tuple[pa.Table, Any]:
 
 
 def table_columns(given: str | None, schema: pa.Schema | None) -> TableColumns:
-    """The columns that `--columns` names: by default all of a message, with the members in place of the value.
+    """Return the columns that `--columns` names: by default a message's, with the members in place of the value.
 
     A name is that of a message's column, or of a member of the schema; `value.NAME` is a member in any case. Raises
     `InvalidInput` for names that are not there or are there twice, and for types that no JSON has.
@@ -162,7 +162,7 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def with_types_of_iceberg(columns: TableColumns) -> TableColumns:
-    """The columns of a table of Iceberg. Raises `JobFailed`, which names the column, for what Iceberg cannot have."""
+    """Return the columns of an Iceberg table. Raises `JobFailed`, which names a column that Iceberg cannot have."""
     if columns.schema is None:
         return columns
     read_as = read_types(columns.schema)

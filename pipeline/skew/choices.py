@@ -1,6 +1,6 @@
-"""What there is to choose for a report. The options have it too, so it imports nothing."""
+"""The possible values of a report's options. The options import it too, so it imports nothing."""
 
 from typing import Literal
 
 Measure = Literal["messages", "bytes"]
-"""What slots are compared by."""
+"""The measures by which slots are compared."""

@@ -97,7 +97,7 @@ def _count(store: StoreAddress, files: Sequence[LiveFile]) -> SlotCounts:
 
 
 def _hottest(measure: Counts, most: int) -> list[int]:
-    """The slots with the highest counts, the lower slot first among equals. Empty slots are left out."""
+    """Return the slots with the highest counts, the lower slot first among equals. Leaves out empty slots."""
     order = np.argsort(-measure, kind="stable")[:most]
     return [int(slot) for slot in order if measure[slot]]
 

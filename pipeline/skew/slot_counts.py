@@ -28,7 +28,7 @@ class SlotCounts:
 
     @classmethod
     def empty(cls) -> "SlotCounts":
-        """The counts of no files."""
+        """Return the counts of no files."""
         return cls(np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64))
 
     def __add__(self, other: "SlotCounts") -> "SlotCounts":
@@ -41,7 +41,7 @@ class SlotCounts:
 
 
 async def count_slots(store: Store, files: Sequence[LiveFile]) -> SlotCounts:
-    """The counts of some files. Raises `CorruptFile`, and `ObjectNotFound` if one was deleted since it was listed."""
+    """Return the counts of some files. Raises `CorruptFile`, and `ObjectNotFound` if one is gone since the listing."""
     counts = SlotCounts.empty()
     async for file, data in contents(store, files):
         for batch in batches_of(file, data, ["key", "value"]):
@@ -50,7 +50,7 @@ async def count_slots(store: Store, files: Sequence[LiveFile]) -> SlotCounts:
 
 
 def count_batch(batch: pa.RecordBatch) -> SlotCounts:
-    """The counts of a batch with the columns `key` and `value`."""
+    """Return the counts of a batch with the columns `key` and `value`."""
     keys = batch["key"]
     sizes_bytes = _lengths(keys) + _lengths(batch["value"])
     keyed = ~np.asarray(keys.is_null())
