@@ -60,7 +60,7 @@ class Rules:
     the last is refused. `pending_blocks`: nothing is decided about a message while a record about it is on its way.
     `waits_out_leases`: a coordinator that knows of no leases waits for as long as one may run. `writes_leases`: a
     coordinator that hands over writes them down. `stops_handing_out`: it hands out nothing after that.
-    `marks_its_start`: a coordinator that knows leases hands out nothing before the log contains its begin.
+    `marks_its_start`: a coordinator that knows leases hands out nothing before the log contains its start.
     `waits_for_the_key`: the next message of a key waits until the ack of the one ahead is in the log. `intent_first`:
     the death of a message is in the log before its dead letter is published. `same_sequence`: the dead letter has the
     same sequence, whichever coordinator publishes it. `spares_guessed`: a delivery that ends with its coordinator does

@@ -51,7 +51,7 @@ class Rules:
 
 
 class Broker(NamedTuple):
-    """Whether the process lives, whom its address refuses, whether its own calls arrive, and its session.
+    """Whether the process lives, the viewers its address refuses, whether its own calls arrive, and its session.
 
     `blinks`: its address refuses all until the next look, and no longer. It does so once.
     """

@@ -61,8 +61,11 @@ class Group(NamedTuple):
 
 
 class World(NamedTuple):
-    """Where `m` is now; the group, and how many there were; which broker's turn it is, and the number of that turn; the
-    acked messages, by life; whether a group has served a later life than its own."""
+    """The place of `m`, the group, and the turn of a broker.
+
+    It has how many groups there were, the number of the turn, the acked messages by life, and whether a group has
+    served a later life than its own.
+    """
 
     place: Place = FIRST
     group: Group | None = None

@@ -48,7 +48,7 @@ class LiveFile:
 class SegmentFiles:
     """A segment's live files in order; they hold every offset from its `start_offset` to `end` once.
 
-    They do not hold given-up ranges. A file's `stop` is never behind the begin of such a range.
+    They do not hold given-up ranges. A file's `stop` is never behind the start of such a range.
     """
 
     segment: Segment

@@ -27,7 +27,7 @@ _log = EventLog(__name__)
 
 
 def topic_group_refused(name: str) -> InvalidConfig:
-    """Return the error for a topic that takes no dead letters, since it is a topic group."""
+    """Return the error for a topic that takes no dead letters: it is a topic group, or in one."""
     return InvalidConfig(
         f"dead letters cannot go to {name!r}, which is a topic group or in one: name a topic with segments of its own "
         "in dead_letter"

@@ -120,7 +120,7 @@ class LetterErrands:
         return is_over
 
     def attempt(self) -> "asyncio.Future[None]":
-        """Return a future for the end of the present or the next attempt to redrive. Raises the attempt's error."""
+        """Return a future for the end of the present or next attempt to redrive. It raises the attempt's error."""
         if self._attempt is None:
             self._attempt = asyncio.get_running_loop().create_future()
         return self._attempt

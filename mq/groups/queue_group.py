@@ -124,7 +124,7 @@ class QueueGroup:
 
     @property
     def progress(self) -> QueueProgress:
-        """The result of the records."""
+        """The state that follows from the records."""
         return self._claims.progress
 
     def positions(self) -> Mapping[int, int]:

@@ -89,7 +89,7 @@ class StreamGroup:
 
     @property
     def progress(self) -> StreamProgress:
-        """The result of the records."""
+        """The state that follows from the records."""
         return self._members.progress
 
     def positions(self) -> dict[int, int]:

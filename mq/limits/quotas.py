@@ -24,7 +24,7 @@ MOST_SHARES = 4096
 SHOWN_SECONDS = 300.0
 """The stored size is shown for so long after it was measured."""
 _LEAST = 1 - 1e-9
-"""Requests, topics and bytes are counted as whole numbers, as far as sums of fractions allow."""
+"""A whole request, topic or byte, but for the rounding of sums of fractions."""
 _HOUR_SECONDS = 3600.0
 HOLD_SECONDS = 0.25
 """A refusal is held back for so long: a client that sends again at once would cost more than one that is served."""

@@ -1,4 +1,4 @@
-"""Measures the storage of quotas even without publishes, so that metrics show it at no cost to requests."""
+"""Measures the storage of quotas even without publishes, so that metrics show it and cost nothing."""
 
 from collections.abc import Callable
 

@@ -239,7 +239,7 @@ class _Slice:
 
 
 def _end_of(key: str) -> int:
-    """Return the least offset that the reading has reached after this object; 0 if it is no segment file."""
+    """Return the offset that a reading has reached at least after this object; 0 if it is no segment file."""
     name = FileName.parse(key)
     if name is None:
         return 0

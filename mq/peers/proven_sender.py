@@ -1,4 +1,4 @@
-"""Sends requests to other brokers with a proof of the sender, and accepts only answers with a proof of theirs."""
+"""Sends requests to other brokers with a proof of the sender, and accepts only answers with such a proof."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ class RepeatLimit:
     """
 
     def __init__(self) -> None:
-        # In the order of their begins.
+        # In the order in which they began.
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def admits(self, name: str, subject: str, now_seconds: float) -> bool:

@@ -1,10 +1,10 @@
-"""The files with which a local cluster trusts nobody: in a folder of their own, beside the store and never in it.
+"""The files with which a local cluster trusts no client: in a folder of their own, beside the store and never in it.
 
     ca.key              the CA, with its key; signs the certificates below
     ca.pem              its certificate, for clients
     broker.pem          key and certificate of the brokers, zookeeper.pem those of ZooKeeper
     signing-keys.json   the cluster's own token keys; public-keys.json is what brokers need of them
-    peer-keys           by which brokers prove to each other who they are
+    peer-keys           by which brokers prove their identity to each other
     zookeeper-auth      name and password, by which brokers prove themselves to ZooKeeper
     admin.token         the administrator's token; admin.header is the same as a header, for curl
 

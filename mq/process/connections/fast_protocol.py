@@ -22,7 +22,7 @@ def served_protocol(watch: ConnectionWatch, fast: FastPublisher | None) -> "type
 
 
 class _NobodyWaits(asyncio.Event):
-    """For a request without an endpoint that waits."""
+    """For a request that no endpoint reads."""
 
     def set(self) -> None:
         return
@@ -65,7 +65,7 @@ class FastProtocol(LimitedProtocol):
             super().data_received(data)
 
     def _serve_known(self, data: bytes) -> bool:
-        """Begin to serve a request that has come as a whole, if its head is known. Returns False without any effect."""
+        """Begin to serve a request that has come as a whole, if its head is known. Else it changes nothing."""
         before = self.cycle
         if (before is not None and not before.response_complete) or self.flow.write_paused:
             return False

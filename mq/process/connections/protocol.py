@@ -72,7 +72,7 @@ def _new_parser(protocol: KnownCallerProtocol) -> httptools.HttpRequestParser:
 
 
 _CERTIFICATE_GRACE_SECONDS, _LONGEST_TIMER_SECONDS = 1.0, 3600.0
-"""Margin at the end of a client's certificate: requests allowed by its name get a last answer before the end."""
+"""After the end of a client's certificate: requests that it allows end with an answer before the connection does."""
 
 
 class _Refused(Exception):

@@ -45,8 +45,11 @@ _ID_FIRST = re.compile(rb'\s*\{\s*"id"\s*:\s*(0|[1-9][0-9]{0,14}|"[ !#-\[\]-~]{1
 
 
 def small_texts(data: bytes, at: int, longest_bytes: int) -> Texts:
-    """Return the texts of the small frames from `at` on, where a frame begins: up to the first of another kind, or as
-    many as are taken at once. None is longer than `longest_bytes`."""
+    """Return the texts of the small frames from `at` on, where a frame begins.
+
+    It ends at the first frame of another kind, or with as many as are taken at once. None is longer than
+    `longest_bytes`.
+    """
     longest, size, enough = min(SMALL_BYTES, longest_bytes), len(data), at + TAKEN_BYTES
     found: list[bytes] = []
     while at < size and at < enough and len(found) < MOST_TEXTS:

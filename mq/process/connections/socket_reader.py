@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from mq.bodies.arriving_body import ArrivingBody
 
 FIRST_BYTES = 8 * 1024
-"""At most so much is read at once of what may be the begin of a request. The event loop reads on at once if there is
+"""At most so much is read at once of a possible new request. The event loop reads on at once if there is
 more, except after a part of a head: all bytes of stalled requests take fresh memory."""
 
 

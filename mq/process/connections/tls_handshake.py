@@ -1,4 +1,4 @@
-"""The begin of a connection with TLS, before any bytes of HTTP are there."""
+"""The beginning of a connection with TLS, before any bytes of HTTP are there."""
 
 import asyncio
 import ssl

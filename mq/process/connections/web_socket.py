@@ -242,7 +242,7 @@ class WebSocket:
         self.wake()
 
     def _parse_piece(self) -> bool:
-        """Add the next messages. Returns whether only the begin of an incomplete frame is left."""
+        """Add the next messages. Returns whether only a part of a frame is left."""
         conn = self._conn
         assert conn is not None
         if not self._left_bytes and conn.current_size is None:

@@ -1,4 +1,4 @@
-"""An answer leaves in one piece: its head with the begin of its body."""
+"""Sends an answer in one piece: its head with the beginning of its body."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
