@@ -46,7 +46,7 @@ class Broker(NamedTuple):
 
 
 STORES = {0: "the store", 1: "its copy", 2: "the store", 3: "its copy"}
-"""Of each broker by its number."""
+"""The store of each broker, by its number."""
 
 
 def steps_of(broker: Broker, world: World) -> Iterator[tuple[str, World, Broker]]:

@@ -20,7 +20,7 @@ from mq.transitions.state_broadcast import StateBroadcast
 from mq.transitions.transition_executor import TransitionExecutor
 
 MOST_TOPICS = 1000
-"""Of one group: its record names them, and each transition writes it anew."""
+"""The most of one group: its record names them, and each transition writes it anew."""
 TOPICS, SPLITTABLE = "topics", "splittable"
 
 _log = EventLog(__name__)

@@ -13,9 +13,9 @@ from filer.uploads import Claim
 from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 
 MOST_HEADERS = 1000
-"""Of one message. Each takes some 200 bytes when it is read as JSON, and may take nine in a body."""
+"""The most of one message. Each takes some 200 bytes when it is read as JSON, and may take nine in a body."""
 MOST_REFS = 10_000
-"""Of one request. Each is looked up in the store, one after the other."""
+"""The most of one request. Each is looked up in the store, one after the other."""
 _SMALL_CHARS = LARGE_BYTES // 4
 """A value of so many characters has at most `LARGE_BYTES`, and is parsed without a look at its size."""
 CHECKED_ROWS = 4 * STEP_ROWS

@@ -11,7 +11,7 @@ _SCALE = 0.001
 
 
 class Lane:
-    """A number of checks at once; the others wait. Of one event loop."""
+    """A number of checks at once; the others wait. Belongs to one event loop."""
 
     def __init__(self, places: int) -> None:
         self._places = places

@@ -47,7 +47,7 @@ class Elsewhere:
 
 
 class Groups:
-    """The consumer groups of this broker. Of one event loop.
+    """The consumer groups of this broker. Belongs to one event loop.
 
     It goes with the segments of `__groups` (a `SegmentObserver`): while this broker owns one, it coordinates the groups
     whose keys lie in it. `make_reader` makes readers of topics, and of members of topic groups. `redriver` publishes

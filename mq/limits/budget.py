@@ -12,7 +12,7 @@ _BYTES_PER_SECOND = 1e9
 
 
 class Budget:
-    """At most so many bytes at once. Callers without room wait, and each client gets its share. Of one event loop."""
+    """At most so many bytes at once. Others wait, and each client gets its share. Belongs to one event loop."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes

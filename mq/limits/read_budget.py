@@ -23,11 +23,11 @@ _Queue = deque[tuple[int, "asyncio.Future[None]"]]
 
 
 class ReadBudget:
-    """Counts the bytes that leases hold. First come, first served, small and large pages each. Of one event loop.
+    """Counts the bytes that leases hold. First come, first served, for small and large pages each.
 
     A read that is larger than the whole budget goes on as the only large one: a message may be larger than the budget,
     and must stay readable. `on_change` gets the total that all hold. Pages are rendered in `turns`, and readers that
-    waited for news go on in them.
+    waited for news go on in them. Belongs to one event loop.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class Turns:
     """One turn at a time, and a round of the event loop between two. Work does not wait if none is before it.
 
     `storing` returns whether this machine encodes a file, whose thread needs the interpreter again and again; `stored`
-    has to be called when it no longer does. Of one event loop.
+    has to be called when it no longer does. Belongs to one event loop.
     """
 
     def __init__(self, now: Callable[[], float], storing: Callable[[], bool] = lambda: False) -> None:

@@ -14,7 +14,7 @@ from mq.base.settings import BrokerSettings
 # From TLS 1.2, the ciphers with forward secrecy and authenticated encryption. All of TLS 1.3 have both.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 MOST_BYTES = 16 * 1024 * 1024
-"""Of a file. That of all public CAs has a fraction of a MiB."""
+"""The most of a file. That of all public CAs has a fraction of a MiB."""
 _CERTIFICATE, _KEY = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"
 _ENCRYPTED = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 # A rehearsal of TLS 1.3 takes three.

@@ -14,7 +14,7 @@ from mq.topic.topic_reads import TopicReads
 from mq.topic.topic_runtime import TopicRuntime
 
 _LENGTH_BYTES = 4
-"""Of each text in a column of Arrow."""
+"""The length of each text in a column of Arrow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Sender(Protocol):
 
 
 class HalfHeads:
-    """Lets such connections read a piece each in turn. Of one event loop."""
+    """Lets such connections read a piece each in turn. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[Sender, None] = OrderedDict()

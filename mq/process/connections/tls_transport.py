@@ -185,7 +185,7 @@ class TlsTransport(asyncio.Transport):
         return size
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Those of the plain connection."""
+        """Return those of the plain connection."""
         return self._plain.get_write_buffer_limits()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
