@@ -1,1 +1,1 @@
-"""The audit trail: who has changed what, and what was refused, as messages of the topic `__audit`."""
+"""The audit trail: the changes that principals made, and the requests refused, as messages of the topic `__audit`."""

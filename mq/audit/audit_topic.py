@@ -1,4 +1,4 @@
-"""The topic `__audit`, which holds the audit trail. The broker that has something to record first makes it."""
+"""The topic `__audit`, which holds the audit trail. The first broker with something to record creates it."""
 
 from filer.keys import AUDIT_TOPIC
 from filer.topic.topic_config import Retention, TopicConfig
@@ -22,7 +22,7 @@ class AuditTopic:
         self._topics, self._administration, self._broker = topics, administration, broker
 
     async def store(self, records: Gathering) -> None:
-        """Have records on the store. Raises `BraidError`: then some may be there, or come there later."""
+        """Store records. Raises `BraidError`: then some may be on the store, or come there later."""
         runtime = await ensure_own(self._topics, self._administration, AUDIT_TOPIC, CONFIG, whose="audit records")
         rows = rows_of(records, self._broker)
         await runtime.publisher.publish_rows(rows, rows.nbytes)

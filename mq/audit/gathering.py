@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from mq.audit.records import AuditRecord
 
 MOST_KINDS, MOST_OF_A_SENDER = 200, 10
-"""So many different refusals have a record of their own at a time; others are counted together."""
+"""So many different refusals have a record of their own at a time. Others are counted together."""
 
 
 class Gathering:
@@ -30,11 +30,11 @@ class Gathering:
 
     @property
     def has_changes(self) -> bool:
-        """Whether somebody waits who changes something."""
+        """Whether a record of a change waits here."""
         return bool(self._changes)
 
     def add(self, record: AuditRecord) -> None:
-        """Take a record. A change that somebody asked for is never counted together with another."""
+        """Take a record. A change that a client asked for is never counted together with another."""
         if record.outcome != "refused":
             self._changes.append(record)
             return
@@ -45,7 +45,7 @@ class Gathering:
         self._refusals[kind] = first, count + 1
 
     def _kind_of(self, record: AuditRecord) -> AuditRecord:
-        """What it is counted as: nobody can have any number of records made."""
+        """The record that this one is counted as. So no sender can cause any number of records."""
         if record.alike in self._refusals:
             return record.alike
         if len(self._refusals) >= MOST_KINDS:

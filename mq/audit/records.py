@@ -1,4 +1,4 @@
-"""What the audit trail says: one record for each change that was asked for, one for refusals that are alike. Pure."""
+"""The content of the audit trail: one record for each change asked for, one for refusals that are alike. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ REFUSED = (401, 403)
 """The statuses that say that a request is not allowed."""
 MOST_REQUEST_CHARACTERS = 300
 MANY = "(many)"
-"""Stands for what was different among refusals that are counted together."""
+"""Stands for the part in which refusals differ that are counted together."""
 UNDER_WAY = " (under way)"
 """Stands behind a request that was allowed when it came."""
 
@@ -27,7 +27,7 @@ UNDER_WAY = " (under way)"
 class AuditRecord:
     """A request that changes something, or one that was refused.
 
-    `principal` is empty where nobody is known by their credential. `request` is its method and path, without the query.
+    `principal` is empty if no credential names one. `request` is its method and path, without the query.
     """
 
     principal: str
@@ -41,14 +41,14 @@ class AuditRecord:
 
     @property
     def sender(self) -> tuple[str, str]:
-        """Who sent the request, as far as it is known."""
+        """The sender of the request, as far as it is known."""
         return self.principal, self.address
 
     @property
     def alike(self) -> "AuditRecord":
-        """What refusals have in common that are counted together, whatever else each says.
+        """The common part of refusals that are counted together, whatever else each says.
 
-        Of those who are nobody it is where they are: they may ask for any number of different things.
+        For senders without a name it is their address: they may ask for any number of different things.
         """
         if not self.principal:
             return AuditRecord("", self.address, "observe", "", "", self.outcome, self.status)
@@ -56,12 +56,12 @@ class AuditRecord:
 
     @property
     def of_sender(self) -> "AuditRecord":
-        """What is left of a refusal where its sender has too many different ones at a time."""
+        """The rest of a refusal if its sender has too many different ones at a time."""
         return AuditRecord(*self.sender, self.action, MANY, MANY, self.outcome, self.status)
 
     @property
     def overflowing(self) -> "AuditRecord":
-        """What is left of a refusal where all together are too many different ones."""
+        """The rest of a refusal if there are too many different ones in all."""
         return AuditRecord(MANY, MANY, self.action, MANY, MANY, self.outcome, self.status)
 
 
@@ -84,13 +84,13 @@ def record_of(
 def record_of_end(
     principal: str, address: str, need: Need, request: str, status: int, *, request_id: str = ""
 ) -> AuditRecord:
-    """The record of an answer that goes on and on, and ends because of a refusal of that status."""
+    """The record of an endless answer that a refusal of that status ends."""
     record = record_of(principal, address, need, request, status, request_id=request_id)
     return replace(record, request=f"{record.request}{UNDER_WAY}")
 
 
 def _outcome_of(status: int) -> Outcome:
-    """What an answer says of a request."""
+    """The outcome of a request with that status."""
     if status in REFUSED:
         return "refused"
     return "done" if status < 400 else "failed"

@@ -1,4 +1,4 @@
-"""Stores what has to be in the audit trail before a request is answered."""
+"""Stores records in the audit trail before their requests are answered."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,20 +12,20 @@ from mq.base.errors import AuditFailed
 
 REFUSALS_APART_SECONDS = 0.25
 FIRST_REFUSALS = 40
-"""Refusals alone are stored at once so often, then so far apart: a flood of them is no flood of puts."""
+"""Refusals alone are stored at once so often, then so far apart. So a flood of them is no flood of puts."""
 
 StoreRecords = Callable[[Gathering], Awaitable[None]]
-"""Has records on the store when it returns. Raises `BraidError`."""
+"""Returns once the records are on the store. Raises `BraidError`."""
 
 _log = EventLog(__name__)
 
 
 class AuditTrail:
-    """Gathers records, and stores those that have come meanwhile whenever the ones before are stored.
+    """Gathers records. Whenever a batch is stored, it stores those that came meanwhile.
 
-    A request waits for its record, and is answered afterwards: so whatever was answered is in the trail, wherever a
-    broker stops. What has stopped before that had no answer; it may be done, and be without a record. `on_failed` is
-    told of how many records nobody knows whether they are there.
+    A request waits for its record, and is answered afterwards. So every answered request is in the trail, wherever a
+    broker stops. A request that stopped before that had no answer; it may be done, and have no record. `on_failed` gets
+    the number of records that may or may not be stored.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class AuditTrail:
         await asyncio.shield(batch.stored)
 
     async def close(self) -> None:
-        """Stop. Whoever waits is told that the record may be missing."""
+        """Stop. Requests that wait get the error that their record may be missing."""
         if self._storing is not None:
             self._storing.cancel()
             await asyncio.gather(self._storing, return_exceptions=True)
@@ -65,7 +65,7 @@ class AuditTrail:
                 self._next = None
 
     async def _stand_back(self, batch: "_Batch") -> None:
-        """Wait until it is the turn of refusals. As the generic cell rate algorithm does it, in one number."""
+        """Wait until refusals may be stored. This is the generic cell rate algorithm, in one number."""
         if batch.records.has_changes:
             return
         now_seconds = self._clock.monotonic_seconds()
@@ -92,14 +92,14 @@ _ENDED = "this broker has ended before that was stored"
 
 
 class _Batch:
-    """Records that are stored together, and what those wait for who brought them."""
+    """Records that are stored together, and the future that their requests wait for."""
 
     def __init__(self) -> None:
         self.records = Gathering()
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(self, why: str) -> None:
-        """Tell those who wait that the records may be missing."""
+        """Report to the waiting requests that the records may be missing."""
         self.stored.set_exception(AuditFailed(f"it cannot be recorded in the audit trail: {why}"))
-        # They may all have gone: nobody has to ask for it.
+        # All of them may have gone. Reading the exception here keeps asyncio from reporting it as never retrieved.
         self.stored.exception()
