@@ -1,5 +1,5 @@
-"""Who may do what: credentials become principals, principals have grants, and each request needs some.
+"""Access control: credentials become principals, principals have grants, and each request needs some.
 
-Begin with `grants`, which decides, and `needs`, which knows what each request needs. `credentials` makes a principal of
-what a request carries, by `key_ring` (signed tokens) and `static_tokens`.
+Begin with `grants`, which decides, and `needs`, the form of what a request needs. `credentials` makes a principal of
+the credential in a request, by `key_ring` (signed tokens) and `static_tokens`.
 """

@@ -1,4 +1,4 @@
-"""The header with which a request says whose it is."""
+"""The header that carries the token of a request."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What a connection tells of who is at its other end, before it has sent any request."""
+"""What a connection shows of its client before the first request."""
 
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -20,12 +20,12 @@ class Seats(Protocol):
     """The connections that one principal may have."""
 
     def gone(self) -> None:
-        """One of them has ended, or is another principal's now."""
+        """Note that one of them has ended, or belongs to another principal now."""
         ...
 
 
 class Seat:
-    """Where a connection counts: among those of the principal that has used it last, and may have so many only."""
+    """A connection's place among those of the principal that has used it last. A principal may have only so many."""
 
     __slots__ = ("among",)
 
@@ -33,16 +33,16 @@ class Seat:
         self.among: Seats | None = None
 
     def leave(self) -> None:
-        """It counts nowhere any more."""
+        """Give the place up: the connection counts nowhere any more."""
         if self.among is not None:
             self.among.gone()
             self.among = None
 
 
 class Caller(NamedTuple):
-    """The address of the client, and the user of this machine who has made the connection, if the kernel tells.
+    """The address of the client, and the user of this machine that has made the connection, if the kernel knows it.
 
-    `certificate` is what the client has shown by TLS, if that has a name. The `seat` is the connection's.
+    `certificate` is the one that the client has shown by TLS, if it has a name. The `seat` belongs to the connection.
     """
 
     address: str
@@ -52,12 +52,12 @@ class Caller(NamedTuple):
 
 
 def offer_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
-    """Let the app see who the client of a request is by its connection."""
+    """Let the app see the client of a request, as its connection shows it."""
     scope[_CALLER] = caller
 
 
 def caller_of(scope: Mapping[str, Any]) -> Caller:
-    """Who the client of a request is. Where no connection has told, its address is all that is known."""
+    """The client of a request. If the connection has offered none, only its address is known."""
     found: Caller | None = scope.get(_CALLER)
     if found is not None:
         return found
@@ -66,7 +66,7 @@ def caller_of(scope: Mapping[str, Any]) -> Caller:
 
 
 Credential: TypeAlias = bytes | ShownCertificate
-"""What a request is allowed for: the value of its header `Authorization`, or the certificate of its connection."""
+"""The basis on which a request is allowed: the value of its header `Authorization`, or its connection's certificate."""
 
 
 def credential_of(scope: Mapping[str, Any]) -> Credential | None:

@@ -1,4 +1,4 @@
-"""Makes a principal of what a request carries, and remembers it: a token is verified once, not with each request.
+"""Makes a principal of a request's credential, and remembers it: a token is verified once, not with each request.
 
 A request without a token may be known by the certificate of its connection, which TLS has verified.
 """
@@ -21,13 +21,13 @@ from mq.security.signed_tokens import Audience, UnknownKey
 from mq.security.static_tokens import StaticTokens
 
 MOST_REMEMBERED = 2048
-"""So many tokens are remembered: 16 MiB, whatever clients send. Only tokens that are good are."""
+"""So many tokens are remembered: 16 MiB, whatever clients send. Only good tokens are remembered."""
 _BEARER = b"bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What tokens are checked with. Another one is put in its place as a whole."""
+    """The keys, hashes and policy that tokens are checked with. They are replaced as a whole."""
 
     keys: KeyRing = field(default_factory=KeyRing)
     static: StaticTokens = field(default_factory=StaticTokens)
@@ -55,13 +55,13 @@ class Credentials:
         return len(self._remembered)
 
     def use(self, known: Known) -> None:
-        """Check by these keys and hashes from now on. Nothing that was checked by others counts any more."""
+        """Check by these keys and hashes from now on. Forgets all that was checked by others."""
         self._known = known
         self._remembered.clear()
 
     @property
     def known(self) -> Known:
-        """What tokens are checked with."""
+        """The keys, hashes and policy that tokens are checked with."""
         return self._known
 
     def principal(self, credential: Credential) -> Principal:
@@ -78,7 +78,7 @@ class Credentials:
         return principal
 
     def _owner(self, certificate: ShownCertificate) -> Principal:
-        """Who has shown a certificate. What they may do the policy says, and nothing else."""
+        """The principal of a certificate. Only the policy grants it anything."""
         if self._clock.now_us() >= certificate.until_seconds * 1e6:
             raise Unauthenticated("the certificate of this connection has expired: connect with a new one")
         return Principal(f"{CERTIFICATE}{certificate.name}", NO_GRANTS, certificate.until_seconds)

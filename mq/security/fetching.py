@@ -1,4 +1,4 @@
-"""Gets what an OpenID issuer publishes, with a small bound of time and of bytes, and without following redirects."""
+"""Gets the documents that an OpenID issuer publishes, with a small bound of time and of bytes, and no redirects."""
 
 import aiohttp
 
@@ -10,7 +10,7 @@ _OK = 200
 
 
 async def fetch(url: str) -> bytes:
-    """What is at an address. Raises `IssuerFailed`."""
+    """The content at an address. Raises `IssuerFailed`."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     try:
         async with (

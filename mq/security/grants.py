@@ -6,8 +6,8 @@ A grant is written as one word, in tokens, in the policy and on the command line
     topic:orders-*/billing-*:consume   only these groups of these topics
     cluster:observe                    the cluster itself
 
-A pattern is a name, or a prefix with `*` behind it. `*` stands for no topic of the brokers' own (`__groups`): a pattern
-names their two underscores, or does not mean them.
+A pattern is a name, or a prefix with `*` behind it. `*` does not match the brokers' own topics (`__groups`), unless the
+pattern begins with their two underscores.
 """
 
 import re
@@ -36,7 +36,7 @@ class Pattern:
     is_whole: bool
 
     def matches(self, name: str) -> bool:
-        """Whether a name is meant."""
+        """Whether the pattern matches a name."""
         if self.is_whole:
             return name == self.prefix
         return name.startswith(self.prefix) and (
@@ -76,7 +76,7 @@ class Grants:
         self.all = tuple(grants)
 
     def allow(self, action: Action, topic: str, group: str | None = None) -> bool:
-        """Whether an action is allowed on a topic, or on a group of it. Who may do anything to it may observe it."""
+        """Whether an action is allowed on a topic, or on a group of it. Any grant on it includes `observe`."""
         return any(
             grant.topics is not None
             and grant.topics.matches(topic)
@@ -111,7 +111,7 @@ EVERYTHING = Grants(
 
 
 def parse_grants(words: Iterable[str]) -> Grants:
-    """The grants that these words are. Raises `InvalidInput` for a word that is none, and if there are too many."""
+    """The grants in these words. Raises `InvalidInput` for a word that is no grant, and for too many."""
     grants = [parse_grant(word) for word in words]
     if len(grants) > MOST_GRANTS:
         raise InvalidInput(f"{len(grants)} grants are too many: {MOST_GRANTS} are the most; use prefixes")
@@ -119,7 +119,7 @@ def parse_grants(words: Iterable[str]) -> Grants:
 
 
 def parse_grant(word: str) -> Grant:
-    """The grant that a word is. Raises `InvalidInput`."""
+    """The grant in a word. Raises `InvalidInput`."""
     kind, *rest = word.split(":")
     if kind == "cluster" and len(rest) == 1:
         return Grant(_actions(rest[0], _OF_CLUSTER, word))
@@ -131,7 +131,7 @@ def parse_grant(word: str) -> Grant:
 
 
 def parse_pattern(text: str, within: str = "") -> Pattern:
-    """The pattern that a text is. Raises `InvalidInput`."""
+    """The pattern in a text. Raises `InvalidInput`."""
     if not _PATTERN.fullmatch(text):
         raise InvalidInput(f"{text!r:.220}{within} is no pattern: write a name, or a prefix with * behind it")
     return Pattern(text.removesuffix("*"), not text.endswith("*"))

@@ -1,6 +1,6 @@
-"""The keys of an OpenID issuer: fetched, kept, fetched again when they may have been rotated.
+"""The keys of an OpenID issuer: fetched, kept, and fetched again when they may have been rotated.
 
-Where the issuer's keys are is in its discovery document (OpenID Connect Discovery 1.0 §4). A stopped issuer stops no
+The issuer's discovery document (OpenID Connect Discovery 1.0 §4) has the address of its keys. A stopped issuer stops no
 broker: its last keys count until it answers again, for any length of time, because it could not have rotated them
 without answering.
 """
@@ -19,10 +19,10 @@ from mq.security.key_ring import Key, parse_key_set
 
 REFRESH_SECONDS = 300.0
 AGAIN_SECONDS = 10.0
-"""So long after a try none is made for tokens whose key is not known: who sends such tokens makes nobody fetch."""
+"""The pause between fetches for tokens with unknown keys: so a client that sends many causes no flood of fetches."""
 DISCOVERY = "/.well-known/openid-configuration"
 Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
-"""Gets what is at an address, at most some 256 KB of it. Raises `IssuerFailed`. Follows no redirect."""
+"""Gets the content at an address, at most some 256 KB of it. Raises `IssuerFailed`. Follows no redirect."""
 
 
 class IssuerFailed(BraidError):
@@ -39,7 +39,7 @@ class IssuerKeys:
         self._is_asked = True
 
     def ask(self) -> None:
-        """A token has a key that is not known."""
+        """Note that a token has an unknown key."""
         self._is_asked = True
 
     @property
@@ -49,7 +49,7 @@ class IssuerKeys:
         return silent_seconds >= (AGAIN_SECONDS if self._is_asked else REFRESH_SECONDS)
 
     async def fetch(self) -> list[Key]:
-        """Its keys as they are now. Raises `IssuerFailed`."""
+        """The current keys of the issuer. Raises `IssuerFailed`."""
         self._tried_seconds, self._is_asked = self._clock.monotonic_seconds(), False
         try:
             found = await self._discovered()
@@ -58,12 +58,12 @@ class IssuerKeys:
             self._is_asked = True
             raise
         except Exception as error:
-            # Whatever an issuer says, and whatever a library makes of it: the broker goes on, and asks it again.
+            # Whatever the issuer sends, and whatever a library raises for it: the broker goes on, and asks again.
             self._is_asked = True
             raise IssuerFailed(f"{self.issuer}: {str(error) or type(error).__name__}") from error
 
     async def _discovered(self) -> str:
-        """Where its keys are."""
+        """The address of its keys."""
         try:
             document = orjson.loads(await self._fetch(f"{self.issuer.rstrip('/')}{DISCOVERY}"))
         except orjson.JSONDecodeError as error:
@@ -78,7 +78,7 @@ class IssuerKeys:
 
 
 def why_not_fetched(url: str) -> str | None:
-    """Why keys are not fetched from there; None if they may be: by https, or by http on this machine."""
+    """Why keys are not fetched from there. None if they may be: by https, or by http on this machine."""
     try:
         parts = urlsplit(url)
         port = parts.port

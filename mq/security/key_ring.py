@@ -1,7 +1,7 @@
 """Public keys that tokens are signed with, by issuer and key id: from a file, or from an OIDC issuer.
 
-The form is a JSON Web Key Set (RFC 7517). Only asymmetric signatures are known, and each key is good for one algorithm:
-so no token chooses how it is checked.
+The form is a JSON Web Key Set (RFC 7517). Only asymmetric signatures are known, and each key is good for one algorithm.
+So no token chooses how it is checked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,8 +59,8 @@ class KeyRing:
 def parse_key_set(text: bytes, issuer: str, *, strict: bool) -> list[Key]:
     """The keys of a JSON Web Key Set that may sign tokens of that issuer.
 
-    A `strict` set has nothing else: what cannot be used is refused. Of other sets, what cannot be used is left out.
-    Raises `InvalidInput`.
+    A `strict` set has nothing else: a key that cannot be used is refused. In other sets it is left out. Raises
+    `InvalidInput`.
     """
     if len(text) > MOST_BYTES:
         raise InvalidInput(f"a key set of {len(text)} bytes is too large: {MOST_BYTES} are the most")
@@ -107,7 +107,7 @@ def _key(given: Mapping[str, Any], issuer: str) -> Key:
 
 
 def _algorithm(given: Mapping[str, Any]) -> str:
-    """The algorithm that a key is good for, by its kind. What it says itself may not differ."""
+    """The algorithm that a key is good for, by its kind. The key's own `alg` may not differ."""
     kind = given.get("kty"), given.get("crv")
     algorithm = next((algorithm for known, algorithm in _KINDS.items() if known == kind), None)
     if algorithm is None:

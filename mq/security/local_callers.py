@@ -1,4 +1,4 @@
-"""Whom a broker serves by where they are: users of its own machine."""
+"""The callers that a broker serves for where they are: users of its own machine."""
 
 import ipaddress
 import os
@@ -19,9 +19,9 @@ _WAYS = (
 
 
 class LocalCallers:
-    """With `--authorizer user` the user who runs the broker, and root, who could take the broker's place anyway.
+    """With `--authorizer user`: the user that runs the broker, and root, which could take the broker's place anyway.
 
-    With `--authorizer loopback`, and where the system does not tell users (`tells_users`), all users of the machine.
+    With `--authorizer loopback`, and if the system does not name users (`tells_users`): all users of the machine.
     """
 
     def __init__(self, settings: BrokerSettings, *, tells_users: bool) -> None:
@@ -35,13 +35,14 @@ class LocalCallers:
         return _is_this_machine(caller.address) and (self._users is None or caller.user in self._users)
 
     def principal(self, caller: Caller, action: Action) -> Principal:
-        """Who that is. Raises `Forbidden` for those who are not served."""
+        """The principal of the caller. Raises `Forbidden` if the broker does not serve it."""
         if not _is_this_machine(caller.address):
             raise Forbidden(f"this broker does not allow {action} requests from this address")
         if self._users is None:
             return TRUSTED
         if caller.user is None:
-            # Not served, though it may be the right user: who closes before the kernel is asked could be anybody.
+            # Not served, though it may be the right user: a client that closes before the kernel is asked could be any
+            # user.
             raise Forbidden(
                 "this broker serves the user who runs it, and the system does not tell whose this connection is: it "
                 f"is half closed, or comes from another namespace; {_WAYS}"
@@ -55,15 +56,15 @@ class LocalCallers:
 
 
 def name_of_user(caller: Caller) -> str:
-    """The name of a user of this machine, served or not; empty where the system does not tell."""
+    """The name of a user of this machine, served or not; empty if the system does not name it."""
     return "" if caller.user is None else f"{LOCAL_USER}{caller.user}"
 
 
 def _is_this_machine(address: str) -> bool:
     """Whether that is a loopback address.
 
-    A connection without one is nobody's: a client that resets it before the broker looks has no address any more, and
-    may have been anywhere.
+    A connection without an address is not from this machine: a client that resets it before the broker looks has no
+    address any more, and may have been anywhere.
     """
     return address != "" and _is_loopback(address)
 
@@ -71,6 +72,6 @@ def _is_this_machine(address: str) -> bool:
 @lru_cache(maxsize=1024)
 def _is_loopback(address: str) -> bool:
     ip = ipaddress.ip_address(address)
-    # A socket of IPv6 that takes connections of IPv4 shows their addresses like this.
+    # An IPv6 socket that takes IPv4 connections shows their addresses like this.
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback

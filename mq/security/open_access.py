@@ -1,4 +1,4 @@
-"""The access of a broker that asks nobody for a token."""
+"""The access of a broker that asks for no tokens."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class OpenAccess:
     """A broker without `credentials` asks for none. `standings` are the permissions that last.
 
-    Where nobody is known by name, there is no `policy`.
+    If no principal has a name, there is no `policy`.
     """
 
     def __init__(self, credentials: "Credentials | None", clock: Clock, policy: "PolicyInForce | None" = None) -> None:
@@ -21,10 +21,10 @@ class OpenAccess:
         self.standings = Standings(credentials, clock)
 
     async def open(self) -> None:
-        """Read what is needed to serve the first request. Raises `InvalidConfig`, `CorruptFile` and `StoreError`."""
+        """Read everything that the first request needs. Raises `InvalidConfig`, `CorruptFile` and `StoreError`."""
 
     async def issuer_asked(self) -> None:
-        """There is no issuer."""
+        """Return at once: there is no issuer."""
 
     async def watch(self) -> None:
-        """Follow what changes, for as long as the broker runs."""
+        """Follow changes, for as long as the broker runs."""

@@ -1,4 +1,4 @@
-"""The names that a cluster's own tokens may have: none that stands for somebody who is known in another way."""
+"""The names that a cluster's own tokens may have: none of a principal that is known in another way."""
 
 from filer.errors import InvalidInput
 
@@ -10,8 +10,8 @@ OF_ISSUER = "#"
 def check_own_name(name: object) -> str:
     """The name, if a token of the cluster's own, signed or static, may have it. Raises `InvalidInput`.
 
-    Whoever makes such tokens could give them the name of a certificate, of a user of the machine, or of an issuer's
-    subject otherwise, and so what the policy grants those.
+    Otherwise the maker of such tokens could give them the name of a certificate, of a user of the machine, or of an
+    issuer's subject, and so the grants that the policy gives those.
     """
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST or not name.isprintable():
         raise InvalidInput(f"it needs a name, a text of 1 to {LONGEST} printable characters")

@@ -1,4 +1,4 @@
-"""Who a request is from, and what they may do."""
+"""The principal of a request, and its rights."""
 
 from base64 import urlsafe_b64encode
 from contextvars import ContextVar
@@ -15,8 +15,8 @@ from mq.security.needs import Need
 class Principal:
     """A user or a program. Its credential ends at `until_seconds` (Unix time), and is revoked by its `token_id`.
 
-    `issued_seconds`: since when it has the credential, if that tells. `owner` stands for it where ids of producers are
-    remembered; empty if it is trusted without a credential.
+    `issued_seconds`: when the credential was issued, if it says so. `owner` stands for the principal where ids of
+    producers are remembered; empty if it is trusted without a credential.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Principal:
     owner: str = field(default="", compare=False)
 
     def refusal(self, need: Need) -> Forbidden | None:
-        """Why a request is not allowed. The words name what the request itself has named, and nothing else."""
+        """Why a request is not allowed. The words name only what the request itself has named."""
         if need.subject == "anybody":
             return None
         if need.subject == "cluster":
@@ -59,14 +59,14 @@ class Principal:
 
 
 def owner_digest(name: str) -> str:
-    """What stands for the principal of that name in files, where the name itself is none of their readers' business.
+    """The stand-in for the principal of that name in files, whose readers must not see the name.
 
-    16 characters of URLs: nobody finds another name with the same.
+    16 characters of URLs: it is not feasible to find another name with the same digest.
     """
     return urlsafe_b64encode(blake2b(name.encode(), digest_size=12, person=b"producers").digest()).decode()
 
 
 ACTING: ContextVar[str] = ContextVar("principal", default="")
-"""The name of the principal for whom work is done; "" if it is nobody in particular."""
+"""The name of the principal for whom work is done; "" if it has no name."""
 TRUSTED = Principal("anybody", EVERYTHING)
-"""Whoever reaches a broker that asks for no credentials."""
+"""Any client of a broker that asks for no credentials."""

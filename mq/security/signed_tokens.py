@@ -1,7 +1,7 @@
-"""Tokens that are checked without looking anything up: JSON Web Tokens (RFC 7519) with asymmetric signatures.
+"""Tokens that are checked without any lookup: JSON Web Tokens (RFC 7519) with asymmetric signatures.
 
-Of the brokers' own keys, or of an OpenID issuer's. What a bearer may do is in the claim `scope` (RFC 8693 §4.2): words
-that begin with `braidmq:`, each with a grant behind it; other words are for others.
+The keys are the brokers' own, or those of an OpenID issuer. The claim `scope` (RFC 8693 §4.2) has the bearer's rights:
+words that begin with `braidmq:`, each with a grant behind it. Other words are for other systems.
 """
 
 import json
@@ -23,7 +23,7 @@ from mq.security.principal import Principal
 OWN_ISSUER = "braidmq"
 SCOPE_PREFIX = "braidmq:"
 SKEW_SECONDS = 30.0
-"""Clocks of those who issue tokens may be off by so much."""
+"""Clocks of token issuers may be off by so much."""
 MOST_BYTES = 8 * 1024
 _LONGEST_HEADER = 2048
 _LATEST = 2**53
@@ -31,7 +31,7 @@ _LATEST = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """What a token must be for: the cluster's name in its own tokens, and in others what their issuer calls it."""
+    """The audience that a token must name: the cluster's name, or, for other issuers, their name of it."""
 
     own: str
     of_issuers: Mapping[str, str]
@@ -42,9 +42,9 @@ class Audience:
 
 
 def verify(token: str, keys: KeyRing, audience: Audience, now_seconds: float) -> Principal:
-    """The principal that a token names. Raises `Unauthenticated`, without a word of the token's secret parts.
+    """The principal that a token names. Raises `Unauthenticated`, and names none of the token's secret parts.
 
-    The algorithm is the key's, never the token's: so neither `none` nor a public key as an HMAC secret gets by.
+    The key sets the algorithm, never the token. So neither `none` nor a public key as an HMAC secret gets by.
     """
     if len(token) > MOST_BYTES:
         raise Unauthenticated(f"the token has {len(token)} bytes: {MOST_BYTES} are the most")
@@ -53,7 +53,7 @@ def verify(token: str, keys: KeyRing, audience: Audience, now_seconds: float) ->
     if not isinstance(key_id, str):
         raise Unauthenticated("the token needs the id of its key (kid)")
     key = _signer(token, keys.of_id(key_id), key_id)
-    # Read only now: what nobody has signed costs no more than a look at its signature.
+    # Read only now: an unsigned token costs no more than a look at its signature.
     claims = _object(payload)
     issuer = claims.get("iss")
     if issuer != key.issuer:
@@ -76,7 +76,7 @@ def verify(token: str, keys: KeyRing, audience: Audience, now_seconds: float) ->
 
 
 def _shown(name: str, issuer: object) -> str:
-    """The name of a principal, which tells whose word it is. Raises `Unauthenticated`."""
+    """The name of a principal; it shows the issuer. Raises `Unauthenticated`."""
     if issuer != OWN_ISSUER:
         return f"{issuer}{OF_ISSUER}{name}"
     try:
@@ -86,11 +86,11 @@ def _shown(name: str, issuer: object) -> str:
 
 
 class UnknownKey(Unauthenticated):
-    """The token is signed with a key that is not known: its issuer may have rotated its keys."""
+    """The token is signed with an unknown key: its issuer may have rotated its keys."""
 
 
 def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and claims, of which nothing may be believed yet. Raises `Unauthenticated` if it has none."""
+    """Header and claims. Nothing in them is verified yet. Raises `Unauthenticated` if the token has none."""
     header, payload = _parts(token)
     return header, _object(payload)
 
@@ -109,7 +109,7 @@ def _signer(token: str, candidates: Sequence[Key], key_id: str) -> Key:
 
 
 def _parts(token: str) -> tuple[dict[str, Any], str]:
-    """The header, and the claims as they are encoded."""
+    """The header, and the encoded claims."""
     parts = token.split(".")
     if len(parts) != 3:
         raise Unauthenticated("the token is no JSON Web Token: it has three parts with dots between them")
@@ -145,7 +145,7 @@ def _times(claims: Mapping[str, Any], now_seconds: float) -> float:
 
 
 def _time(value: Any) -> float | None:
-    """Seconds since 1970, if that is what a claim has."""
+    """A claim's seconds since 1970; None if it has no such number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) < _LATEST else None
 

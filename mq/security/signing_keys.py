@@ -1,6 +1,6 @@
-"""The private keys that sign a cluster's own tokens: in a file that brokers never get.
+"""The private keys that sign a cluster's own tokens, in a file that brokers never get.
 
-The newest key signs. Tokens of older ones stay good as long as brokers have their public parts. A rotation writes the
+The newest key signs. Tokens of older keys stay good as long as brokers have the public parts. A rotation writes the
 public keys first: no token is signed with a key that the file for brokers does not have.
 """
 

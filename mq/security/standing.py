@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from mq.security.credentials import Credentials
 
 REVIEW_SECONDS = 0.5
-"""So often files are looked at: who changes one waits for less than a second."""
+"""The pause between looks at files: a change is in force in less than a second."""
 LONGEST_TIMER_SECONDS = 3600.0
-"""So late at most a credential is looked at again: clocks are set, and an event loop counts no suspended time."""
+"""The longest time between looks at a credential: clocks are set, and an event loop counts no suspended time."""
 Over: TypeAlias = asyncio.Future[BraidError]
 """Done when the permission is over, with the reason."""
 
 
 def is_over(over: Over | None) -> BraidError | None:
-    """Why a permission is over; None while it is not, and where nobody is asked for one."""
+    """Why a permission is over; None while it is not, and if none was asked for."""
     return None if over is None or not over.done() or over.cancelled() else over.result()
 
 
@@ -37,11 +37,11 @@ class Standing:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, need: Need) -> None:
-        """It relies on this too from now on."""
+        """Rely on this too from now on."""
         self._needs.add(need)
 
     def review(self) -> None:
-        """Look whether it is over. Whatever changes a credential has to have this called."""
+        """Look whether the permission is over. Call this after every change of a credential."""
         if self.over.done():
             return
         if self._timer is not None:
@@ -59,7 +59,7 @@ class Standing:
         self._timer = asyncio.get_running_loop().call_later(delay_seconds, self.review)
 
     def close(self) -> None:
-        """Nothing relies on it any more."""
+        """End the permission: no work relies on it any more."""
         if self._timer is not None:
             self._timer.cancel()
         self.over.cancel()
@@ -77,7 +77,7 @@ class Standings:
 
     @contextlib.contextmanager
     def of(self, credential: Credential | None, need: Need) -> Iterator[Standing | None]:
-        """The permission of a request that was admitted; None where that was not for its credential."""
+        """The permission of a request that was admitted; None if it was not admitted for its credential."""
         known = self._credentials
         if known is None or credential is None or not (isinstance(credential, bytes) or known.takes_certificates):
             yield None
@@ -92,6 +92,6 @@ class Standings:
             standing.close()
 
     def review(self) -> None:
-        """Look at each: what credentials are checked with has changed."""
+        """Look at each permission: the keys, hashes or policy that check credentials have changed."""
         for standing in tuple(self._open):
             standing.review()

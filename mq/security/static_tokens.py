@@ -1,6 +1,6 @@
-"""Tokens that do not tell what they allow: a file has their hashes, and what each allows.
+"""Opaque tokens: a file has their hashes, and the grants of each.
 
-They have 256 random bits, so a plain SHA-256 keeps them secret, and looking for one tells nothing about the others.
+They have 256 random bits, so a plain SHA-256 keeps them secret, and a lookup of one reveals nothing about the others.
 The file is TOML:
 
     [[token]]
@@ -47,7 +47,7 @@ class StaticTokens:
         return sum(principal.name == name for principal in self._principals.values())
 
     def find(self, token: str, now_seconds: float) -> Principal | None:
-        """The principal whose token that is; None if it is nobody's, or has ended."""
+        """The principal of that token; None if the token is unknown, or has ended."""
         principal = self._principals.get(digest_of(token))
         return principal if principal is not None and now_seconds < principal.until_seconds else None
 
@@ -58,12 +58,12 @@ def digest_of(token: str) -> str:
 
 
 def new_token(clock: Clock) -> str:
-    """A token that nobody can guess. What it begins with tells those who find one what it is."""
+    """A token that cannot be guessed. Its prefix shows a finder what it is."""
     return f"braidmq_{base64.urlsafe_b64encode(clock.entropy(RANDOM_BYTES)).rstrip(b'=').decode()}"
 
 
 def added(file: bytes, name: str, token: str, grants: Grants, until: datetime | None) -> str:
-    """The text of a file with one more token. Raises `InvalidInput` if it is not good then."""
+    """The text of a file with one more token. Raises `InvalidInput` if the result is not valid."""
     if not grants.all:
         raise InvalidInput("a token without a grant allows nothing: give one, as topic:orders-*:read")
     lines = [

@@ -1,4 +1,4 @@
-"""The tokens that a broker accepts, as its settings say, kept up to date while it runs."""
+"""The tokens that a broker accepts by its settings, kept up to date while it runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _log = EventLog(__name__)
 
 
 class TokenAccess(OpenAccess):
-    """What a broker accepts that takes tokens."""
+    """The access of a broker that takes tokens."""
 
     def __init__(
         self,
@@ -57,9 +57,10 @@ class TokenAccess(OpenAccess):
         super().__init__(self._checked, clock, self._policy)
 
     async def open(self) -> None:
-        """Read the files and the policy once. The issuer is not waited for.
+        """Read the files and the policy once. Does not wait for the issuer.
 
-        Raises `InvalidConfig` if a file cannot be used, and `CorruptFile` and `StoreError` if the policy cannot.
+        Raises `InvalidConfig` if a file cannot be used, and `CorruptFile` and `StoreError` if the policy cannot be
+        used.
         """
         for file in (self._keys, self._static):
             try:
@@ -71,15 +72,15 @@ class TokenAccess(OpenAccess):
         self._use()
 
     async def issuer_asked(self) -> None:
-        """Wait until `watch` has asked the issuer once, whatever it said, or for a few seconds.
+        """Wait until `watch` has asked the issuer once, with any result, or for a few seconds.
 
-        A broker that takes requests before refuses good tokens, and clients that are refused do not come again.
+        A broker that takes requests earlier refuses good tokens, and refused clients do not come again.
         """
         if self._issuer is not None:
             await comes_within(self._clock, self._issuer_asked, ISSUER_SECONDS)
 
     async def watch(self) -> None:
-        """Read again what changes. What cannot be used leaves in force what was there before, and is told."""
+        """Read each change. A version that cannot be used leaves the one before in force, and is logged."""
         await asyncio.gather(self._watch_files(), self._watch_issuer(), self._policy.watch())
 
     async def _watch_files(self) -> None:
@@ -106,7 +107,7 @@ class TokenAccess(OpenAccess):
             await self._clock.sleep(REVIEW_SECONDS)
 
     def _take(self, keys: list[Key]) -> None:
-        """Use the keys that the issuer has now. Those that it has dropped are good no more."""
+        """Use the issuer's current keys. Keys that it has dropped are not good any more."""
         before = [(key.key_id, key.public_key) for key in self._of_issuer]
         if [(key.key_id, key.public_key) for key in keys] != before:
             self._of_issuer = keys
@@ -125,7 +126,7 @@ class TokenAccess(OpenAccess):
         try:
             return await asyncio.to_thread(file.read_again)
         except Exception as error:
-            # Whatever a library makes of the file: it is looked at again, or no revocation would count any more.
+            # Whatever a library raises for the file: it is looked at again, or no revocation would count any more.
             _log.error("credentials_unusable", path=str(file.path), error=error)
             return False
 
@@ -137,13 +138,13 @@ def _credentials(settings: BrokerSettings, clock: Clock, issuer: IssuerKeys | No
         clock,
         Audience(settings.cluster, of_issuers),
         on_unknown_key=on_unknown_key,
-        # Where users of this machine are served for what they are, a certificate is no reason to serve them less.
+        # A user of this machine is served for being one. So a certificate is no reason to grant it less.
         takes_certificates=settings.authorizer == "tokens",
     )
 
 
 class _File(Generic[T]):
-    """What is in a file. It counts as changed when its size, its times or the file behind its name differ."""
+    """The content of a file. It counts as changed when its size, its times or the file behind its name differ."""
 
     def __init__(self, flag: str, path: Path | None, parse: Callable[[bytes], T], empty: T, most_bytes: int) -> None:
         self.flag, self.path, self.content = flag, path, empty
@@ -151,7 +152,10 @@ class _File(Generic[T]):
         self._seen: tuple[int, ...] | None = None
 
     def read_again(self) -> bool:
-        """Read the file if it has changed, and say so. Raises `OSError` and `InvalidInput`, once for each change."""
+        """Read the file if it has changed, and return whether it has.
+
+        Raises `OSError` and `InvalidInput`, once for each change.
+        """
         if self.path is None:
             return False
         status = self.path.stat()

@@ -1,4 +1,4 @@
-"""Files with keys and hashes, written so that a reader finds one version or the other."""
+"""Files with keys and hashes. A reader always finds one whole version."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _UNFINISHED = re.compile(r"\..+\.([0-9A-Z]{26}|[0-9]+)")
 
 
 def write_replacing(path: Path, text: str, *, mode: int, clock: Clock) -> None:
-    """Put a file in the place of the one before, whole or not at all: a reader finds one or the other.
+    """Replace a file, whole or not at all: a reader finds the old version or the new one.
 
     Raises `InvalidInput` if there is no such folder.
     """
@@ -32,7 +32,7 @@ def write_replacing(path: Path, text: str, *, mode: int, clock: Clock) -> None:
 
 
 def delete_unfinished(path: Path) -> None:
-    """Delete what writers of this file have left that were killed. Somebody who writes it just now fails, and tells."""
+    """Delete files that killed writers of this file have left. A writer at work now fails, and raises an error."""
     for each in path.parent.glob(f".{path.name}.*"):
         if _UNFINISHED.fullmatch(each.name):
             each.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""What a policy says, as plain data: who gets which grants besides, what is revoked, and how much each may take.
+"""The content of a policy, as plain data: additional grants, revocations, and quotas of principals.
 
-As JSON, in the words of the interface and of the object on the store:
+As JSON, with the same fields in the interface and in the object on the store:
 
     {
      "grants": [{"principal": "https://id.example.org#*", "grants": ["topic:orders-*:read"]}],
@@ -43,7 +43,7 @@ class SubjectGrants:
 
 @dataclass(frozen=True, slots=True)
 class SubjectLimits:
-    """What each of these principals may take."""
+    """The limits of each of these principals."""
 
     subjects: Subjects
     limits: Limits
@@ -51,10 +51,11 @@ class SubjectLimits:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One version of a policy. `tokens` has when each revoked token ends, `principals` before when theirs are revoked.
+    """One version of a policy. `tokens` has the end of each revoked token.
 
-    Times are in microseconds since the Unix epoch. `unknown` is what a newer version has written in it, and this one
-    does not understand; `not_revoked` is what revokes something among that, and does not count.
+    `principals` has a time for each principal: credentials from before are revoked. Times are in microseconds since the
+    Unix epoch. `unknown` names what a newer version has written in it, and this one does not understand. `not_revoked`
+    names the revocations among that, which do not count.
     """
 
     version: int = 0
@@ -66,7 +67,7 @@ class Policy:
     not_revoked: tuple[str, ...] = ()
 
     def sections(self) -> dict[str, list[dict[str, Any]]]:
-        """What it says, as JSON has it."""
+        """Its sections, as in JSON."""
         return {
             "grants": [
                 {"principal": each.subjects.text, "grants": [str(grant) for grant in each.grants.all]}
@@ -80,13 +81,13 @@ class Policy:
         }
 
     def after(self, before: "Policy", now_us: int) -> "Policy":
-        """This one as the version that follows another. Revocations of tokens that have ended are left out."""
+        """This policy as the version that follows another. Leaves out revocations of tokens that have ended."""
         tokens = tuple((id_, until_us) for id_, until_us in self.tokens if now_us < until_us + _KEPT_US)
         return replace(self, version=before.version + 1, tokens=tokens)
 
 
 class Decisions:
-    """A policy made ready to be asked about one principal after the other."""
+    """A policy, prepared for decisions about many principals."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or Policy()
@@ -94,9 +95,9 @@ class Decisions:
         self._principals = dict(self._policy.principals)
 
     def applied(self, principal: Principal) -> Principal:
-        """The principal with the grants that the policy gives. Raises `Revoked` if its credential is.
+        """The principal with the grants that the policy gives. Raises `Revoked` if its credential is revoked.
 
-        A credential that does not tell since when it is counts as older than any other.
+        A credential without a time of issue counts as older than any other.
         """
         if principal.token_id in self._tokens:
             raise Revoked("the token is revoked: get a new one", principal.name)
@@ -110,16 +111,16 @@ class Decisions:
         return replace(principal, grants=Grants([*principal.grants.all, *self.grants_of(principal.name)]))
 
     def grants_of(self, name: str) -> list[Grant]:
-        """What the policy grants a principal."""
+        """The grants of a principal by the policy."""
         return [grant for each in self._policy.grants if each.subjects.match(name) for grant in each.grants.all]
 
     def limits_of(self, name: str) -> Limits | None:
-        """How much a principal may take: what the first quota says that means it; None if none does."""
+        """The limits of a principal by the first quota that matches it; None if none does."""
         return next((each.limits for each in self._policy.quotas if each.subjects.match(name)), None)
 
 
 def parse_policy(document: Mapping[str, Any], version: int = 0) -> Policy:
-    """The policy that a document is. Raises `InvalidInput`, which names the place and what is wrong with it."""
+    """The policy in a document. Raises `InvalidInput`, which names the place and what is wrong with it."""
     for name in document:
         if name not in SECTIONS:
             raise InvalidInput(unknown_name("section", name, SECTIONS))
@@ -135,10 +136,10 @@ def parse_policy(document: Mapping[str, Any], version: int = 0) -> Policy:
 
 
 def parse_stored_policy(document: Mapping[str, Any], version: int) -> Policy:
-    """As `parse_policy`, for what a broker of any version has put on the store: newer ones may know more.
+    """As `parse_policy`, for the object on the store. A broker of any version wrote it: newer ones may know more.
 
     Each entry that cannot be used is left out alone. Raises `InvalidInput` only for a section that is no list. There
-    may be more entries than clients may send, as a newer version may allow: the object's size bounds them.
+    may be more entries than clients may send, since a newer version may allow more: the object's size bounds them.
     """
     unknown: set[str] = set()
     left_out = {name for name in document if name not in SECTIONS}
@@ -164,7 +165,7 @@ def _stored(
     unknown: set[str],
     left_out: set[str],
 ) -> list[T]:
-    """The entries of a section that can be used. Adds the names of what is not known, and of entries left out."""
+    """The usable entries of a section. Adds the names of unknown parts, and of entries that are left out."""
     found: list[T] = []
     listed = _list_of(document, section)
     for number, given in enumerate(listed, 1):
@@ -179,7 +180,7 @@ def _stored(
 
 
 def _latest(entries: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Each once. Of two about the same, the one that revokes more."""
+    """Each name once. Of two entries with the same name, the one that revokes more."""
     found: dict[str, int] = {}
     for name, time_us in entries:
         found[name] = max(time_us, found.get(name, time_us))
@@ -233,7 +234,7 @@ def _subject_grants(given: Mapping[str, Any]) -> SubjectGrants:
 
 
 def _stored_grants(given: Mapping[str, Any]) -> SubjectGrants:
-    """Of any number of grants, which are some."""
+    """Accepts any number of grants; each of them is known."""
     words = given.get("grants")
     if not isinstance(words, list) or not words:
         raise InvalidInput("it grants nothing")
@@ -241,7 +242,7 @@ def _stored_grants(given: Mapping[str, Any]) -> SubjectGrants:
 
 
 def _stored_quota(given: Mapping[str, Any]) -> SubjectLimits:
-    """It may have no limit that is known."""
+    """Accepts an entry without a known limit."""
     return SubjectLimits(subjects_of(given), Limits(**known_limits(given)))
 
 

@@ -14,7 +14,7 @@ from mq.security.policy.document import MOST_BYTES, Policy
 from mq.security.policy.policy_object import NOTHING, CorruptPolicy, NewerPolicy, PolicyObject, Stored, tag_of
 
 POLL_SECONDS = 0.4
-"""So often each broker looks whether the policy has changed: with the round trip, it has it within half a second."""
+"""The pause between looks of a broker at the policy. With the round trip, a change is in force within half a second."""
 
 _LAST_RESORT = (
     "If there is neither, delete the object and start the broker: then nothing is granted by it, and no token is "
@@ -32,12 +32,13 @@ _log = EventLog(__name__)
 
 
 class PolicyInForce:
-    """Follows the policy. `on_change` is called with each other one, `on_failure` when the store's cannot be used.
+    """Follows the policy. Calls `on_change` with each new one, and `on_failure` when the store's cannot be used.
 
-    It is also called when something is revoked by what is not known here.
+    Also calls `on_failure` when a part that is not known here revokes something.
 
-    What cannot be read leaves in force what was there before: a damaged object, or a store that does not answer, takes
-    no grant and no revocation back. So does one that is gone after it was there: brokers never delete it.
+    A policy that cannot be read leaves the one before in force: a damaged object, or a store that does not answer,
+    takes no grant and no revocation back. The same holds for an object that is gone after it was there: brokers never
+    delete it.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class PolicyInForce:
         self._object, self._clock = PolicyObject(store, clock), clock
         self._on_change, self._on_failure = on_change, on_failure
         self._stored = NOTHING
-        # Whoever reads and whoever writes do so one after the other, so none takes an older one for the newest.
+        # Reads and writes take turns, so none takes an older policy for the newest.
         self._turn = asyncio.Lock()
         self._told: str | None = None
         self._damaged: CorruptPolicy | None = None
@@ -70,18 +71,18 @@ class PolicyInForce:
             self._take(found)
 
     async def watch(self) -> None:
-        """Take what is new, for as long as the broker runs."""
+        """Take each new policy, for as long as the broker runs."""
         while True:
             await self._clock.sleep(POLL_SECONDS)
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Take what is on the store by now. What keeps it from being used is told once for each change."""
+        """Take the policy that is on the store now. Logs an error that keeps it from use once for each change."""
         async with self._turn:
             try:
                 await self._read_again()
             except Exception as error:
-                # Whatever a library makes of it: the store is asked again, or no revocation would count any more.
+                # Whatever a library raises: the store is asked again, or no revocation would count any more.
                 self._has_failed(error)
             else:
                 self._told = None
@@ -120,16 +121,16 @@ class PolicyInForce:
             _log.error("policy_revokes_more", key=keys.POLICY, not_revoked=", ".join(stored.policy.not_revoked))
 
     async def replace(self, given: Policy, expected: str) -> Policy:
-        """Make this the next version of the one with the tag `expected`, and have it in force here.
+        """Make this the next version of the one with the tag `expected`, and put it in force here.
 
-        Raises `PolicyChanged` if that is not the newest, `Conflict` if this version does not know all that is in it,
-        `InvalidInput` if it is too large, and `StoreError`. Repeated,
-        it finds that it has been done. Over an object that cannot be read, it goes by what is in force here.
+        Raises `PolicyChanged` if that is not the newest, `Conflict` if that has parts that this broker does not know,
+        `InvalidInput` if it is too large, and `StoreError`. Repeated, it finds that it has been done. If the object
+        cannot be read, it goes by the policy in force here.
         """
         async with self._turn:
             before, etag = await self._replaceable()
             if before.unknown:
-                # It would be lost: clients of this version, and this broker, send and know only the rest.
+                # That part would be lost: clients of this version, and this broker, send and know only the rest.
                 raise Conflict(
                     "policy-newer",
                     f"a newer version has written {', '.join(before.unknown)} in the policy, which this broker does "
@@ -148,11 +149,11 @@ class PolicyInForce:
             return made
 
     async def _replaceable(self) -> tuple[Policy, str | None]:
-        """The policy that is to be replaced, and its ETag on the store. Raises `Conflict` if a newer version's is."""
+        """The policy to replace, and its ETag on the store. Raises `Conflict` for that of a newer version."""
         try:
             found = await self._object.read()
         except NewerPolicy as error:
-            # All of it would be lost, and what it revokes with it.
+            # All of it would be lost, with its revocations.
             raise Conflict("policy-newer", f"{error}; change it at a broker of that version") from error
         except CorruptPolicy as error:
             return self.policy, error.etag

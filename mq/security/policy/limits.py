@@ -1,4 +1,4 @@
-"""How much of a broker the requests of one principal may take."""
+"""The limits on what the requests of one principal may take of a broker."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,9 +13,9 @@ _STORAGE, STORAGE_TOPICS = "storage_bytes", "storage_topics"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is not limited is None. Each broker counts for itself, but for what is stored.
+    """None is no limit. Each broker counts for itself, except for storage.
 
-    `groups` is how many consumer groups of each topic a coordinator has for it. `storage_bytes` is what the topics
+    `groups` is how many consumer groups of each topic a coordinator has for it. `storage_bytes` is how much the topics
     that `storage_topics` names may have on the store.
     """
 
@@ -30,12 +30,12 @@ class Limits:
     storage_topics: str | None = None
 
     def given(self) -> dict[str, int | str]:
-        """Those that are limited."""
+        """The limits that are set."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def stored(self) -> Pattern | None:
-        """Whose storage is limited; None if nobody's is."""
+        """The topics whose storage is limited; None if there is no such limit."""
         return None if self.storage_topics is None else parse_pattern(self.storage_topics)
 
 
@@ -43,7 +43,7 @@ LIMITS = tuple(Limits.__dataclass_fields__)
 
 
 def limits_of(given: Mapping[str, Any]) -> Limits:
-    """The limits among these fields. Raises `InvalidInput` for one that cannot be, and if there is none."""
+    """The limits among these fields. Raises `InvalidInput` for one with a wrong value, and if there is none."""
     found = {name: given[name] for name in LIMITS if name in given}
     for name, value in found.items():
         if name != STORAGE_TOPICS and not _is_limit(value):
@@ -55,7 +55,7 @@ def limits_of(given: Mapping[str, Any]) -> Limits:
 
 
 def known_limits(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those among these fields that can be limits. The two of storage go together."""
+    """The fields that are valid limits. The two of storage go together."""
     found = {
         name: given[name] for name in LIMITS if name in given and (name == STORAGE_TOPICS or _is_limit(given[name]))
     }
@@ -71,7 +71,7 @@ def _is_limit(value: Any) -> bool:
 
 
 def _check_storage(found: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` unless a limit of storage says of which topics, and the other way round."""
+    """Raise `InvalidInput` unless a limit of storage names its topics, and the other way round."""
     topics = found.get(STORAGE_TOPICS)
     if (topics is None) != (_STORAGE not in found):
         raise InvalidInput(f"{_STORAGE} and {STORAGE_TOPICS} belong together: so much for the topics that it names")

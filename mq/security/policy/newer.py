@@ -1,7 +1,7 @@
-"""What a broker understands of a policy that a broker of a newer version has written. Pure.
+"""The parts that a broker understands of a policy from a broker of a newer version. Pure.
 
-A broker that refused the whole of it would go on with the policy before, and what was revoked since would not count. So
-what is not understood is left out alone, and named. What is left never gives more than was written.
+A broker that refused the whole policy would go on with the one before, and later revocations would not count. So it
+leaves out only the parts that it does not understand, and names them. The rest never gives more than was written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,18 +20,18 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """The sections of a policy, and the fields of their entries."""
 FOR_EVER = "9999-12-31T00:00:00Z"
-"""Until then a token is revoked of which it is not understood when it ends."""
+"""A token is revoked until then if its `until` is not understood."""
 REVOKED = "revoked"
-"""A section that revokes something is called so, or its name begins so."""
+"""Sections that revoke something have this name, or their name begins with it."""
 MOST_NAMED = 50
 
 
 def known_entry(section: str, given: Any) -> tuple[dict[str, Any], list[str]]:
-    """An entry without what is not known here, and the names of that. An entry that cannot be used has nothing left.
+    """The known part of an entry, and the names of the rest. Nothing is left of an entry that cannot be used.
 
-    What may narrow a grant is not known, so an entry with another field gives nothing; of several grants in an entry,
-    those count that are known. A token is revoked by its id, whatever else is said of it. Of a quota the limits that
-    are known count: where none is, it limits nothing, and so no quota behind it counts for its principals.
+    An unknown field may narrow a grant, so an entry of grants with one gives nothing. Of several grants in an entry,
+    the known ones count. A token is revoked by its id, whatever else the entry has. Of a quota the known limits count:
+    without any it limits nothing, and so no quota behind it counts for its principals.
     """
     if not isinstance(given, dict):
         return {}, []
@@ -55,7 +55,7 @@ def known_entry(section: str, given: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def names_of(unknown: Iterable[str]) -> tuple[str, ...]:
-    """The names in order. Of very many, only the number of the others is told, and revocations are named first."""
+    """The names in order. Of very many, only some are named, revocations first, and the others are counted."""
     names = sorted(set(unknown))
     if len(names) <= MOST_NAMED:
         return tuple(names)

@@ -1,4 +1,4 @@
-"""`cluster/policy.json`: the policy on the store, changed by compare-and-swap alone."""
+"""`cluster/policy.json`: the policy on the store. It changes only by compare-and-swap."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _MOST_STORED_BYTES = 2 * MOST_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A policy as it is on the store, and the ETag that it has there; `None` where there is none."""
+    """A policy on the store, and its ETag there; None if there is none."""
 
     policy: Policy
     etag: str | None
@@ -49,7 +49,7 @@ class PolicyObject:
         except ObjectNotFound:
             return NOTHING
         try:
-            # Of the greatest policy, this takes as long as some hundred requests.
+            # For the largest policy, this takes as long as some hundred requests.
             return Stored(await asyncio.to_thread(_parsed, fetched.data), fetched.info.etag)
         except _NewerFormat as error:
             raise NewerPolicy(str(error), fetched.info.etag) from error
@@ -57,12 +57,12 @@ class PolicyObject:
             raise CorruptPolicy(str(error), fetched.info.etag) from error
 
     async def replace(self, policy: Policy, *, etag: str | None) -> Stored:
-        """Put a policy in the place of what has that ETag. Raises `PolicyChanged` if something else is there by now.
+        """Put a policy in place of the object with that ETag. Raises `PolicyChanged` if there is another one by now.
 
-        Stopped before the swap takes effect, nothing has happened. Stopped after it, before anybody has an answer, the
-        policy is in force: all brokers find it within a second, and this one at its next start. Who asked for it asks
-        again, and finds its own words there, or is told of a newer version: it is never applied twice. Raises
-        `OutcomeUnknown` if the store does not say what came of it.
+        Stopped before the swap takes effect, nothing has happened. Stopped after it, before the client has an answer,
+        the policy is in force: all brokers find it within a second, and this one at its next start. The client asks
+        again, and finds its own policy there, or gets an error about a newer version: it is never applied twice. Raises
+        `OutcomeUnknown` if the store does not report the outcome.
         """
         data = await asyncio.to_thread(_bytes_of, policy)
         for _ in range(TRIES):
@@ -73,7 +73,7 @@ class PolicyObject:
                     raise ObjectExists(keys.POLICY)
                 return Stored(policy, await self._store.replace(keys.POLICY, data, etag=etag))
             except (EtagMismatch, ObjectExists):
-                # Perhaps an earlier try of this very write has taken effect, of which no answer came.
+                # Perhaps an earlier try of this very write has taken effect, and its answer was lost.
                 if (written := await self._etag_of(data)) is None:
                     raise PolicyChanged("the policy has been changed meanwhile: read it again") from None
                 return Stored(policy, written)
@@ -82,7 +82,7 @@ class PolicyObject:
         raise OutcomeUnknown(f"{keys.POLICY} could not be written, or it was and nobody knows: read it again")
 
     async def _etag_of(self, data: bytes) -> str | None:
-        """The ETag of what is there, if it is these bytes."""
+        """The ETag of the object, if it has these bytes."""
         try:
             fetched = await self._store.get(keys.POLICY)
         except ObjectNotFound:
@@ -91,7 +91,7 @@ class PolicyObject:
 
 
 class CorruptPolicy(CorruptFile):
-    """The policy on the store cannot be read. It has the `etag` by which it may be replaced."""
+    """The policy on the store cannot be read. Its `etag` allows to replace it."""
 
     def __init__(self, message: str, etag: str) -> None:
         super().__init__(message, key=keys.POLICY)
@@ -99,15 +99,15 @@ class CorruptPolicy(CorruptFile):
 
 
 class NewerPolicy(CorruptPolicy):
-    """The policy is whole, in a format of a newer version: it is that version's to replace."""
+    """The policy is whole, in a format of a newer version: only a broker of that version may replace it."""
 
 
 class _NewerFormat(CorruptFile):
-    """It has a format of a newer version."""
+    """The policy has a format of a newer version."""
 
 
 def tag_of(policy: Policy) -> str:
-    """The ETag of a policy over HTTP: by what it says, so it is the same at each broker."""
+    """The ETag of a policy over HTTP. It depends on the content, so it is the same at each broker."""
     return f'"{policy.version}-{digest_of(policy.sections())[:16]}"'
 
 

@@ -12,12 +12,12 @@ WANTED = f"a principal's name, or a prefix with * behind it, of 1 to {LONGEST} p
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The principals of that name, or whose name begins so."""
+    """The principals of that name, or with names that begin with it."""
 
     text: str
 
     def match(self, name: str) -> bool:
-        """Whether that principal is meant."""
+        """Whether the pattern matches that principal."""
         return name.startswith(self.text[:-1]) if self.text.endswith("*") else name == self.text
 
 
@@ -30,7 +30,7 @@ def subjects_of(given: Mapping[str, Any]) -> Subjects:
 
 
 def text_of(given: Mapping[str, Any], field: str, wanted: str) -> str:
-    """A text that a principal, or the id of a token, may be. Raises `InvalidInput`."""
+    """A text for a principal, or for the id of a token. Raises `InvalidInput`."""
     text = given.get(field)
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST or not text.isprintable():
         raise InvalidInput(f"it needs {field}, {wanted}")
