@@ -1,4 +1,4 @@
-"""The lines of the access log, alike for all that answer requests."""
+"""The lines of the access log. All code that answers requests writes them by this."""
 
 from filer.event_log import EventLog
 

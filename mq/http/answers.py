@@ -1,4 +1,4 @@
-"""What the endpoints that give messages share: the format of the answer and the bounds of a page."""
+"""Shared by the endpoints that return messages: the format of the answer and the bounds of a page."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mq.topic.run import Run
 from mq.topic.topic_view import TopicView
 
 MIB = 1024 * 1024
-# Room is taken in steps of 1 MiB: a page of small messages holds at most two.
+# The budget gives room in steps of 1 MiB: a page of small messages holds at most two.
 LONG_ROWS, LONG_BYTES = 1_000, 2 * MIB
 T = TypeVar("T")
 JSON_PAGE_ROWS = 10_000
@@ -49,9 +49,9 @@ def page_bounds(chosen: Format, limit: int, max_bytes: int) -> tuple[int, int]:
 
 
 async def rendered(steps: Steps[T], rows: int, lease: ReadLease) -> T:
-    """What is rendered of the messages that the lease was taken for, without holding up the event loop.
+    """Render the messages that the lease was taken for, without holding up the event loop.
 
-    Long answers wait for each other: meanwhile they are there several times.
+    Long answers wait for each other: while one is rendered, it is in memory several times.
     """
     if rows <= LONG_ROWS and lease.taken_bytes <= LONG_BYTES:
         return await in_turns(steps, lease.turns)
@@ -60,7 +60,7 @@ async def rendered(steps: Steps[T], rows: int, lease: ReadLease) -> T:
 
 
 async def copied(steps: Steps[T], rows: int, lease: ReadLease) -> T:
-    """As `rendered`, for work that the interpreter has no part in, in a thread if it is long."""
+    """As `rendered`, for work outside the interpreter: in a thread if it is long."""
     if rows <= LONG_ROWS and lease.taken_bytes <= LONG_BYTES:
         return at_once(steps)
     async with lease.large_page:
@@ -75,9 +75,9 @@ async def messages_response(
     headers: dict[str, str],
     lease: ReadLease,
 ) -> Response:
-    """Messages in the chosen format. `about` is in the body if the format has room for it, else in the `headers`.
+    """Messages in the chosen format. `about` goes into the body if the format has room for it, else into the `headers`.
 
-    The response holds what it takes of the read budget by the `lease` until it has been sent.
+    By the `lease` the response holds its part of the read budget until it has been sent.
     """
     assert chosen.page is not None
     rows = sum(run.table.num_rows for run in runs)
@@ -88,7 +88,7 @@ async def messages_response(
         span.note(size_bytes=body_bytes)
     tracing.current().note(messages=rows)
     for run in runs:
-        # The bytes of the body are shared out by the number of messages, however long each of them is.
+        # The bytes of the body are divided by the number of messages, however long each of them is.
         if run.table.num_rows:
             runtime.reads.count_read(run.segment, run.table.num_rows, body_bytes * run.table.num_rows // rows)
     runs.clear()

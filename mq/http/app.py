@@ -1,4 +1,4 @@
-"""The FastAPI app, which serves everything but the hot paths, and the whole ASGI app of a broker."""
+"""The FastAPI app, which serves all but the hot paths, and the whole ASGI app of a broker."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -57,11 +57,11 @@ from mq.http.sockets.endpoint import socket_router
 from mq.http.tickets import Tickets
 from mq.peers.calls import CALLS, PREFIX
 
-# Where in a path like /v1/topics/birds/messages the word comes that says what is asked for.
+# The place of the word that names the request in a path like /v1/topics/birds/messages.
 _WORD = 4
 
 
-# What pages of other origins may read of an answer, besides what browsers show in any case.
+# The headers that pages of other origins may read, besides those that browsers show in any case.
 _EXPOSED_HEADERS = (
     "allow",
     "braid-end-offset",
@@ -79,7 +79,7 @@ def create_asgi(broker: Broker) -> ASGIApp:
 
 
 def create_served(broker: Broker) -> tuple[ASGIApp, FastPublisher]:
-    """The ASGI app of a broker, and what serves most publishes before it."""
+    """The ASGI app of a broker, and the fast path that serves most publishes before it."""
     guard, publisher = _guard(broker), Publisher(broker)
     return _asgi(broker, guard, publisher), FastPublisher(broker, guard, publisher)
 
@@ -104,7 +104,7 @@ def _asgi(broker: Broker, guard: Guard, publisher: Publisher) -> ASGIApp:
 def _around(
     app: ASGIApp, broker: Broker, guard: Guard, paths: Iterable[str], tickets: Tickets | None = None
 ) -> ASGIApp:
-    """The app within what records, traces and logs requests. `paths` are those that the log may name, besides brokers'.
+    """The app with records, traces and logs of requests. The log may name `paths`, besides those of brokers.
 
     With `tickets`, web pages may be its clients.
     """
@@ -124,7 +124,7 @@ def _around(
 
 
 def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:
-    """The app for pages of other origins too. Who may do what is decided as ever.
+    """The app for pages of other origins too. Permissions are decided as ever.
 
     It answers OPTIONS itself, and lets pages of these origins read the answers.
     """
@@ -134,8 +134,8 @@ def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:
         allow_methods=[*METHODS, "HEAD"],
         allow_headers=["*"],
         expose_headers=_EXPOSED_HEADERS,
-        # A page of the internet that somebody has named may use a broker in a private network: browsers ask for it in
-        # the same question, and would get no for all of it.
+        # A page of the internet from a named origin may use a broker in a private network. Browsers ask for that in the
+        # same preflight, and would take a no for all of it.
         allow_private_network=True,
     )
 
@@ -147,12 +147,12 @@ def create_app(broker: Broker) -> FastAPI:
         version=VERSION,
         description="A message queue whose log is a table.",
         redirect_slashes=False,
-        # Those of FastAPI run scripts from a CDN.
+        # FastAPI's own pages run scripts from a CDN.
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
     )
-    # A request is compared with one route after the other: those that are asked for most often come first.
+    # A request is compared with one route after the other: the most frequent ones come first.
     routers = (
         messages_router,
         groups_router,
@@ -181,7 +181,7 @@ def create_app(broker: Broker) -> FastAPI:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     problem = logged_problem(error, request.method, request.url.path)
-    # No message is published by a request that comes here.
+    # A request that comes here publishes no message.
     if problem.status == 503 and not isinstance(error, UnreadableObject):
         problem = replace(problem, retryable=True)
     return problem_response(problem)
@@ -215,7 +215,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _hint(request: Request) -> str:
-    """What may be wrong with a path below topics: a word, or else a name that has a slash in it or is empty."""
+    """A hint on what may be wrong in a path below topics: a word, or a name that has a slash in it or is empty."""
     words = request.url.path.split("/")
     if words[1:3] != ["v1", "topics"]:
         return ""

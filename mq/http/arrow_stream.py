@@ -1,4 +1,4 @@
-"""Arrow IPC streams as parts of an answer: long buffers of columns stay where they lie, and are copied nowhere."""
+"""Arrow IPC streams as parts of an answer: long buffers of columns stay in place, and are never copied."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from filer.topic.topic_state import TopicState
 
 SHORT_BYTES = 64 * 1024
-"""Runs of less, in all, are copied: that takes less time than to look at each of their buffers."""
+"""Runs of less, in all, are copied: a look at each of their buffers would take longer."""
 JOINED_BYTES = 16 * 1024
-"""Up to this size a copy takes less time than one more part to send."""
+"""Up to this size a copy takes less time than sending one more part."""
 MOST_UNUSED_SHARE = 4
-"""A part may keep memory in which it lies, if no more than this share of that is beside it: nobody counts that."""
+"""A part may keep the memory around it alive if no more than this share of that is unused: no budget counts it."""
 SEGMENT = pa.field("segment", pa.int64(), nullable=False)
 
 
@@ -29,7 +29,7 @@ def arrow_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) 
 
 
 def arrow_stream(schema: pa.Schema, runs: Sequence[tuple[Run, Sequence[pa.Array]]]) -> Steps[Sequence[Part]]:
-    """A stream of the runs, one or more record batches each, and what stands in front of the columns of each.
+    """A stream of the runs, one or more record batches each. The given columns come before those of each run.
 
     The parts are what Arrow writes into one buffer. They keep the memory of the runs, and little more.
     """
@@ -49,7 +49,7 @@ def segment_column(run: Run) -> pa.Array:
 
 
 class _Parts:
-    """A file that keeps what is written to it as parts. Arrow gives it the buffers of columns as they are."""
+    """A file that keeps the data written to it as parts. Arrow gives it the buffers of columns as they are."""
 
     closed = False
 
@@ -59,7 +59,7 @@ class _Parts:
         self._size_bytes = 0
 
     def write(self, data: "bytes | pa.Buffer") -> int:
-        """Take what comes next."""
+        """Take the next data."""
         size_bytes = len(data)
         self._size_bytes += size_bytes
         if isinstance(data, bytes) or size_bytes <= JOINED_BYTES or _keeps_too_much(data):
@@ -70,21 +70,21 @@ class _Parts:
         return size_bytes
 
     def tell(self) -> int:
-        """How much was written."""
+        """The number of bytes written."""
         return self._size_bytes
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no data is held back."""
 
     def close(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     def all_parts(self) -> list[Part]:
-        """All that was written."""
+        """All data that was written."""
         self._join()
         return self._parts
 

@@ -1,4 +1,4 @@
-"""Writing to the connection of an answer that goes on and on, without a copy of what many clients get."""
+"""Writes to the connection of an endless answer, without a copy of data that many clients get."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,14 +9,14 @@ from mq.http.render import Part
 
 _EXTENSION = "braidmq.chunks"
 _JOINED_BYTES = 16 * 1024
-"""Up to this size a copy takes less time than more buffers to send."""
+"""Up to this size a copy takes less time than sending more buffers."""
 
 
 class Chunks(Protocol):
-    """The connection of an answer that has begun. What is written must be chunks of HTTP/1.1 (RFC 9112 §7.1)."""
+    """The connection of an answer that has begun. Writes must be chunks of HTTP/1.1 (RFC 9112 §7.1)."""
 
     sent_bytes: int
-    """What was written of the body, without the framing of its chunks."""
+    """The bytes of the body written so far, without the framing of its chunks."""
 
     @property
     def takes_more(self) -> bool:
@@ -24,27 +24,27 @@ class Chunks(Protocol):
         ...
 
     def write(self, pieces: Sequence[Part], size_bytes: int) -> None:
-        """Write chunks that have so many bytes of the body. They are kept as they are until the client takes them."""
+        """Write chunks that have so many bytes of the body. They are kept unchanged until the client takes them."""
         ...
 
     async def drained(self) -> None:
-        """Return when the client has taken most of it, or is gone."""
+        """Return when the client has taken most of the data, or is gone."""
         ...
 
 
 def offer_chunks(scope: Scope, chunks: Chunks) -> None:
-    """Have the endpoint of that request find it."""
+    """Let the endpoint of that request find the connection."""
     scope.setdefault("extensions", {})[_EXTENSION] = chunks
 
 
 def chunks_of(scope: Scope) -> Chunks | None:
-    """How to write the answer of a request, if its server can do that."""
+    """The connection for the answer of a request, if its server offers one."""
     extensions = scope.get("extensions")
     return None if extensions is None else extensions.get(_EXTENSION)
 
 
 def withdraw_chunks(scope: Scope) -> None:
-    """Have the endpoint of that request send its answer message by message."""
+    """Let the endpoint of that request send its answer message by message."""
     scope.get("extensions", {}).pop(_EXTENSION, None)
 
 

@@ -32,9 +32,9 @@ from mq.security.caller import caller_of
 from mq.security.needs import Need
 from mq.security.principal import ACTING, TRUSTED
 
-# WebSocket's close code for what is not allowed (RFC 6455 §7.4.1).
+# WebSocket's close code for a request that is not allowed (RFC 6455 §7.4.1).
 _POLICY_VIOLATION = 1008
-# More digits are no number of a segment or an offset.
+# A longer number is no segment or offset.
 _MOST_DIGITS = 18
 
 
@@ -102,12 +102,12 @@ class Dispatcher:
             await self._serve(scope, receive, closing(send) if refusal.limit == "connections" else send, refusal)
 
     def _has_topic(self, name: str) -> bool:
-        """Whether there is that topic or topic group, as far as it is known here."""
+        """Whether there is a topic or topic group of that name, as far as this broker knows."""
         found = self._broker.topics.get(name)
         return found is not None and not found.state.deleted
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, refusal: BraidError | None) -> None:
-        """Serve a request that is allowed, or say why it is not."""
+        """Serve a request that is allowed, or answer why it is not."""
         asked = route_of(scope)
         if refusal is not None and asked.route is not None and asked.route.is_probe:
             await serve(self._probe(asked), scope, send)
@@ -127,7 +127,7 @@ class Dispatcher:
             topic, load, segment, base_offset = asked.values
             await serve(self._load_file(scope, receive, topic, load, int(segment), int(base_offset)), scope, send)
         else:
-            # Routing and checking takes longer than what most of these ask for.
+            # Routing and checking take longer than the work of most of these requests.
             ASKER.set(scope["client"])
             await self._line(asked, scope["query_string"]).wait()
             if asked.is_for(PUT_TOPIC) and not scope["query_string"]:
@@ -136,21 +136,21 @@ class Dispatcher:
                 await self._app(scope, receive, send)
 
     def _line(self, asked: Asked, query: bytes) -> Line:
-        """Where the request waits for its turn."""
+        """The line in which the request waits for its turn."""
         turn = "others" if asked.route is None else asked.route.turn
         if turn == "streams" or (turn == "pages" and asks_to_wait(query)):
             return self._turns.streams
         return self._turns.pages if turn == "pages" else self._turns.others
 
     async def _probe(self, asked: Asked) -> Reply:
-        """The answer to those who may not know more: probes come from wherever the cluster's machinery runs."""
+        """The answer to a probe that may not know more: probes come from any part of the cluster's machinery."""
         if asked.route is not READYZ:
             return Reply(b'{"status":"ok"}')
         ready = self._broker.readiness.ready
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
 
     async def _refusal_by_members(self, scope: Scope, need: Need) -> BraidError | None:
-        """Why what is done to a topic group is not allowed, or cannot be: it is done to each topic in it."""
+        """Why an action on a topic group is not allowed, or cannot be done: it applies to each topic in the group."""
         if need.action != "manage" or not need.topic:
             return None
         try:
@@ -160,7 +160,7 @@ class Dispatcher:
         return None
 
     def _refusal_of_broker(self, scope: Scope) -> BraidError | None:
-        """Why this can be no broker that is served here. What proves it is not even looked at where none is served."""
+        """Why the sender is no broker that is served here. Proofs are not even looked at if no brokers are served."""
         if not self._is_clustered:
             return Forbidden("this broker is in no cluster, and has no other brokers to serve: --zookeeper forms one")
         if not self._serves_brokers:
@@ -168,7 +168,7 @@ class Dispatcher:
         return refusal_of_broker(scope["headers"])
 
     def _admit(self, scope: Scope) -> BraidError | None:
-        """Why the request is not allowed. If it is, the scope tells from now on whose it is."""
+        """Why the request is not allowed. If it is allowed, the scope names its principal from now on."""
         try:
             scope[PRINCIPAL] = principal = self._guard.admit(caller_of(scope), route_of(scope).need, scope["headers"])
             ACTING.set("" if principal is TRUSTED else principal.name)

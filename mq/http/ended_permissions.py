@@ -1,4 +1,4 @@
-"""What was under way, and ends because its credential has ended, is in the audit trail as a refusal is."""
+"""Records the early end of an answer whose credential has ended, in the audit trail, as a refusal."""
 
 import contextlib
 
@@ -16,10 +16,10 @@ from mq.security.caller import caller_of
 
 
 async def record_end(broker: Broker, scope: Scope, refusal: BraidError) -> None:
-    """Have it recorded before the client is told why its answer, subscription or socket ends.
+    """Record the end before the client learns why its answer, subscription or socket ends.
 
-    It gets nothing more meanwhile. Stopped before that, the client is told nothing. Where the trail cannot be written,
-    which that has logged, it ends all the same: going on would be worse.
+    The client gets nothing more meanwhile. Stopped before the record is stored, the client gets no reason. If the trail
+    cannot be written, which the trail logs, the answer ends all the same: going on would be worse.
     """
     if broker.audit is None:
         return

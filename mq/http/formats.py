@@ -1,8 +1,8 @@
 """The formats of message bodies, each described once: for publishing, reading, subscribing and OpenAPI.
 
 To add a format: write its functions (a decoder like those of `mq/bodies`, a page like those of `render`, a stream form
-like those of `stream_forms`; each of the three is optional) and add a `Format` to `FORMATS`. Nothing else has to know.
-The first format that can do something is the default for clients that accept any.
+like those of `stream_forms`; each of the three is optional) and add a `Format` to `FORMATS`. No other code has to know.
+For clients that accept any format, the first one with the function is the default.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,13 +50,13 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A media type and what can be done in it.
+    """A media type and its functions.
 
-    `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of the
-    body of a publish, of the topic's schema, and of when it was received. A body above `inline_decode_bytes` is decoded
-    a step at a time, with the first step in a thread if the interpreter has no part in that: at once it would block the
-    event loop for longer than that costs. `publish_schema` is the body in OpenAPI. `page` renders runs of messages;
-    with `page_tells_about` its body also says where the next page begins, else headers do. `stream` writes a
+    `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of a
+    published body, the topic's schema, and the time of receipt. A body above `inline_decode_bytes` is decoded a step at
+    a time: at once it would block the event loop for longer than steps cost. If the decoding runs outside the
+    interpreter, the first step runs in a thread. `publish_schema` is the body in OpenAPI. `page` renders runs of
+    messages; with `page_tells_about` its body also says where the next page begins, else headers do. `stream` writes a
     subscription.
     """
 

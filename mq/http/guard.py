@@ -1,4 +1,4 @@
-"""Decides which requests are allowed: by who they are from, and by what they say of where they come from."""
+"""Decides which requests are allowed: by their principal, and by the headers that show where they come from."""
 
 from collections.abc import Container
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ class _Everything(Container[str]):
 
 
 class Guard:
-    """Says whose a request is, and that it is allowed.
+    """Finds the principal of a request, and decides whether the request is allowed.
 
-    If it is trusted for where it comes from, so is a web page whose host name an attacker has made to resolve to that
-    address, and everybody whose requests a proxy there passes on. So more than the address is looked at then. A request
-    with a token is trusted for that alone.
+    If requests are trusted for their address, two more kinds come from there: those of a web page whose host name an
+    attacker has made to resolve to that address, and those that a proxy there forwards for any client. So the guard
+    then looks at more than the address. A request with a token is trusted for the token alone.
     """
 
     def __init__(self, settings: BrokerSettings, credentials: "Credentials | None") -> None:
@@ -40,13 +40,13 @@ class Guard:
 
     @property
     def asks_for_credentials(self) -> bool:
-        """Whether requests are allowed by what they carry, which may end, and not only by where they come from."""
+        """Whether requests are allowed by credentials, which may end, and not only by where they come from."""
         return self._credentials is not None
 
     def admit(self, caller: Caller, need: Need, headers: Headers) -> Principal:
-        """Whose request it is. A web page of another site must not use the rights of its reader.
+        """The principal of the request. A web page of another site must not use the rights of its reader.
 
-        Raises `Unauthenticated` if nobody is known by its credential, and `Forbidden` if it is not allowed.
+        Raises `Unauthenticated` if no principal has its credential, and `Forbidden` if it is not allowed.
         """
         principal = self._principal(caller, need.action, headers)
         if (refusal := principal.refusal(need)) is not None:
@@ -57,9 +57,9 @@ class Guard:
         return principal
 
     def publisher(self, caller: Caller, topic: str, authorization: bytes | None) -> Principal | None:
-        """Who publishes to a topic's messages, if `admit` has found nothing in the headers before; None if nobody may.
+        """The principal of a publish; None if it may not publish. Only for headers that `admit` has let pass before.
 
-        Where no token says who it is, it is whoever is trusted.
+        Without a token it is the trusted principal.
         """
         credential = self._credential(caller, authorization)
         principal = TRUSTED
@@ -76,13 +76,13 @@ class Guard:
         return principal if allowed and why_not_changed(topic) is None else None
 
     def _credential(self, caller: Caller, authorization: bytes | None) -> Credential | None:
-        """What a request is allowed for: its token, else the certificate of its connection, where that counts."""
+        """The credential of a request: its token, else the certificate of its connection, if certificates count."""
         if authorization is not None or self._credentials is None or not self._credentials.takes_certificates:
             return authorization
         return caller.certificate
 
     def name_of(self, caller: Caller, headers: Headers) -> str:
-        """Whose a request is that was not allowed, as far as a good credential or the kernel tells; else empty."""
+        """The name for a refused request, as far as a good credential or the kernel has it; else empty."""
         try:
             return self._principal(caller, "observe", headers).name
         except Revoked as refusal:
@@ -104,7 +104,7 @@ class Guard:
         return TRUSTED
 
     def _check_page(self, headers: Headers, action: Action, *, safe: bool) -> None:
-        """Raise `Forbidden` for requests of a foreign web page, or of a proxy for others than this machine's users."""
+        """Raise `Forbidden` for requests of a foreign web page, or of a proxy for clients of other machines."""
         by_place = self._local is not None and (self._credentials is None or authorization_of(headers) is None)
         names = self._names if by_place else None
         if (why := why_foreign(headers, names, safe=safe, origins=self._origins)) is not None:
@@ -120,7 +120,8 @@ class Guard:
 def refusal_of_broker(headers: Headers) -> Forbidden | None:
     """Why no broker can have sent this: brokers are no web pages.
 
-    They name us as a gateway between us may want it. The cluster's secret, which no page has, is checked later.
+    Brokers address us by any name that a gateway between us may need. The cluster's secret, which no page has, is
+    checked later.
     """
     why = why_foreign(headers, None)
     return None if why is None else Forbidden(f"this path is only for the brokers of the cluster, and not for {why}")

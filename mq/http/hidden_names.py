@@ -1,4 +1,4 @@
-"""Problems in words for whoever has sent the request: they name no topic that one may not observe."""
+"""Problems without hidden names: they name no topic that the client may not observe."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Set
@@ -17,27 +17,27 @@ from mq.security.principal import Principal
 T = TypeVar("T")
 HIDDEN = "(hidden)"
 HIDDEN_NAMES = "braidmq.hidden_names"
-"""The key in the scope of a request whose principal may not observe everything."""
+"""The key in the scope of a request whose principal may not observe all topics."""
 _NAMED = re.compile(r"(\btopic(?: group)? '|\btopics/|\btopic-groups/)([A-Za-z0-9._-]{1,200})")
-"""How problems name a topic: by these words, in an object's key, or in a path."""
+"""Problems name a topic like this: behind these words, in an object's key, or in a path."""
 _FORBIDDEN = "urn:braidmq:forbidden"
 _OWN_FAULT = 500
 _WORD = re.compile(r"[A-Za-z0-9._-]+")
 _ROUTE_WORDS = frozenset(word for route in ROUTES for word in route.template.split("/"))
 _PLAIN = frozenset(("type", "title", "status", "retryable", "request_id"))
-"""What a problem says in the same words to everybody."""
+"""The fields of a problem that are the same for all clients."""
 
 
 class HiddenNames:
-    """What problems of one request must not name: any topic that its principal may not observe.
+    """The names that problems of one request must not have: any topic that its principal may not observe.
 
-    Where a problem says that something is a topic, its name is looked at, and that alone. So a text of the request,
-    which may be a guess, is answered in the same way whether there is such a topic or not: the words of a problem
-    depend on what the request says, and on what its principal may see.
+    In a problem, only a word that the problem calls a topic is looked at. So a text of the request, which may be a
+    guess, gets the same answer whether there is such a topic or not: the words of a problem depend on the request, and
+    on what its principal may see.
 
-    What goes wrong in the broker or on the store may be told in words of other programs, which have no texts of bodies
-    in them. There the topic group of the topics that the request names is hidden wherever it stands, and so is whatever
-    else stands in the request's address: else a guess would be known by being hidden, or by being shown.
+    A failure in the broker or on the store may be described in words of other programs, which have no texts of bodies
+    in them. There the topic group of the topics that the request names is hidden in any place, and so are the other
+    words in the request's address. Otherwise the answer would show whether a guess was right.
     """
 
     def __init__(self, broker: Broker, principal: Principal, topics: Iterable[str], scope: Scope) -> None:
@@ -45,7 +45,7 @@ class HiddenNames:
         self._scope = scope
 
     def add(self, topics: Iterable[str]) -> None:
-        """The request names these topics too."""
+        """Note that the request names these topics too."""
         self._topics.update(topics)
 
     def problem(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class HiddenNames:
         return orjson.dumps(self.problem(orjson.loads(problem)))
 
     def sender(self, send: Send) -> Send:
-        """Sends answers of the request, whoever has put them together: another broker may have."""
+        """Sends answers of the request without the names. Another broker may have written the answer."""
         begun: Message | None = None
 
         async def hiding(message: Message) -> None:
@@ -107,7 +107,7 @@ class HiddenNames:
 
 
 def hidden_names(scope: Scope) -> HiddenNames | None:
-    """What problems of a request must not name; None where everybody may observe everything."""
+    """The names that problems of a request must not have; None if all clients may observe everything."""
     found: HiddenNames | None = scope.get(HIDDEN_NAMES)
     return found
 
@@ -126,7 +126,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The names that a text may mean: a full stop behind one may be the sentence's."""
+    """The names that a text may have: a full stop behind one may belong to the sentence."""
     for word in _WORD.findall(text):
         yield word
         yield word.rstrip(".")

@@ -25,7 +25,7 @@ JSON_MAX_BYTES = 64 * 1024
 class JsonBody(BaseModel):
     """A body as an endpoint expects it. `EXAMPLE` is the JSON of a good one, which errors show.
 
-    `WANTED` says what a field should be, where pydantic's words would not help.
+    `WANTED` describes fields for which pydantic's words would not help.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -36,39 +36,39 @@ class JsonBody(BaseModel):
 
 M = TypeVar("M", bound=JsonBody)
 _UNKNOWN = "extra_forbidden"
-"""What pydantic calls a field that a model does not have."""
+"""Pydantic's name for a field that a model does not have."""
 
 
 async def parse_body(request: Request, model: type[M], *, empty: bytes = b"", most_bytes: int = JSON_MAX_BYTES) -> M:
     """The body of a request; `empty` stands for no body.
 
-    Raises `InvalidInput` that names the field and what is right, `Malformed` and `BodyTooLarge`.
+    Raises `InvalidInput` that names the field and the right form, `Malformed` and `BodyTooLarge`.
     """
     return checked_body(await parse_object(request, model.EXAMPLE, empty=empty, most_bytes=most_bytes), model)
 
 
 def checked_body(document: Mapping[str, Any], model: type[M]) -> M:
-    """The document as that body. Raises `InvalidInput` that names the field and what is right."""
+    """The document as that body. Raises `InvalidInput` that names the field and the right form."""
     return _checked(document, model, 0)
 
 
 def _checked(document: Mapping[str, Any], model: type[M], first: int) -> M:
-    """As `checked_body`, of a part of a document, whose lists begin with their entry of that number."""
+    """As `checked_body`, for a part of a document, whose lists begin with the entry of that number."""
     known = [field.alias or name for name, field in model.model_fields.items()]
     refuse_unknown(document, known)
     try:
         return model.model_validate(document)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        # A name that is misspelt is missing as well, and what it is says more.
+        # A misspelt name is missing as well, and the error about the misspelling says more.
         each = next((each for each in found if each["type"] == _UNKNOWN), found[0])
         raise InvalidInput(_reason(each, model, document, first)) from error
 
 
 def checked_in_steps(document: Mapping[str, Any], model: type[M]) -> Steps[M]:
-    """As `checked_body`, some of each long list at a time. Only the first entry in each of them that is wrong is told.
+    """As `checked_body`, some of each long list at a time. Reports only the first wrong entry of each list.
 
-    A list of such a model has the same name there as in the document.
+    A list of such a model has the same name in the model as in the document.
     """
     lists = {name: value for name, value in document.items() if isinstance(value, list) and len(value) > STEP_ROWS}
     if not lists:
@@ -87,14 +87,14 @@ def checked_in_steps(document: Mapping[str, Any], model: type[M]) -> Steps[M]:
 
 
 def _most_entries(model: type[JsonBody], name: str) -> int | None:
-    """How many entries a list of a model may have; None where it does not say."""
+    """How many entries a list of a model may have; None if the model sets no bound."""
     field = model.model_fields.get(name)
     bounds = [] if field is None else [getattr(each, "max_length", None) for each in field.metadata]
     return next((each for each in bounds if each is not None), None)
 
 
 def body_in_steps(body: bytes, model: type[M], most: int) -> Steps[M]:
-    """A body as that model, which has at most so many entries in each list. Raises as `parse_body`."""
+    """A body as that model, with at most so many entries in each list. Raises as `parse_body`."""
     document = yield from object_in_steps(body or b"{}", model.EXAMPLE, most)
     return (yield from checked_in_steps(document, model))
 
@@ -112,7 +112,7 @@ async def read_body(request: Request, most_bytes: int = JSON_MAX_BYTES) -> bytes
 
 
 async def gathered(chunks: AsyncIterable[bytes], scope: Scope, most_bytes: int = JSON_MAX_BYTES) -> bytes:
-    """As `read_body`, of a request with that scope."""
+    """As `read_body`, for a request with that scope."""
     body = bytearray()
     async for chunk in chunks:
         body += chunk
@@ -129,7 +129,7 @@ def topic_of(scope: Scope) -> str | None:
 
 
 def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raises `InvalidInput` for a field that is not known, with the one that may be meant."""
+    """Raise `InvalidInput` for an unknown field, with the known one that may be meant."""
     names = list(known)
     for name in document:
         if name not in names:
@@ -143,7 +143,7 @@ def body_schema(model: type[JsonBody], *, required: bool = True) -> dict[str, An
 
 @cache
 def _schema_of(model: type[JsonBody]) -> dict[str, Any]:
-    """Made once in a process, which may have many brokers, one after the other, in its tests."""
+    """The schema, made once in a process. In its tests a process has many brokers, one after the other."""
     schema = model.model_json_schema()
     # OpenAPI resolves references from the root of its document. So a nested model is written in place.
     nested = schema.pop("$defs", {})
@@ -167,7 +167,7 @@ def _reason(error: ErrorDetails, model: type[JsonBody], document: Mapping[str, A
         return unknown_name("field", path, [".".join([*within, name]) for name in field_names(model, within)])
     # Pydantic would name a class of ours that clients do not know.
     reason = "an object is wanted" if error["type"] == "model_type" else plain_reason(error)
-    # An example without the field would say nothing of it.
+    # An example without the field would not help.
     return f"{path}: {reason}{f', as in {model.EXAMPLE}' if _shows(model.EXAMPLE, field) else ''}"
 
 

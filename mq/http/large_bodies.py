@@ -1,4 +1,4 @@
-"""Bodies of JSON that name many things: they share a bounded memory from their first byte until they are answered."""
+"""Bodies of JSON that name many things: they share a bounded memory from their first byte until the answer."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from mq.http.json_body import topic_of
 
 @contextlib.asynccontextmanager
 async def large_body(broker: Broker, request: Request, most_bytes: int) -> AsyncIterator[bytes]:
-    """A context in which the body of a request is there, and counts. It is of at most so many bytes.
+    """A context with the body of a request, of at most so many bytes. The body counts in the shared memory.
 
     Raises `BodyTooLarge`, and as `Intake.read`.
     """

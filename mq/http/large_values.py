@@ -1,7 +1,7 @@
-"""Large values as JSON, without more copies of them than the text itself, and a little at a time.
+"""Large values as JSON: in small steps, and with no more copies than the text itself.
 
-A string of Python takes up to four times the bytes of its UTF-8, and orjson reserves eight times them to write it.
-While one copies many mebibytes at once, no other runs: so everything here goes in steps (`mq/limits/steps.py`).
+A string of Python takes up to four times the bytes of its UTF-8, and orjson reserves eight times them to write it. A
+copy of many mebibytes at once would stop all other work: so everything here goes in steps (`mq/limits/steps.py`).
 """
 
 import base64
@@ -20,7 +20,7 @@ _BASE64_STEP_BYTES = 3 * 16 * 1024
 _PART_BYTES = 1024 * 1024
 # So many of these steps take some 0.2 ms.
 _AT_ONCE = 3
-# JSON has no such byte: it is written as \u0000. So none is part of what a client has sent.
+# JSON has no such byte: it is written as \u0000. So no text of a client contains one.
 _PLACE = re.compile(rb"\x00([0-9]+)\x00")
 
 
@@ -28,7 +28,7 @@ class LargeTexts(Protocol):
     """Takes the large texts of messages that are rendered."""
 
     def put(self, message: dict[str, Any], name: str, data: memoryview) -> Steps[None]:
-        """As a string if it is UTF-8, else as base64 under `<name>_base64`."""
+        """Put the text as a string if it is UTF-8, else as base64 under `<name>_base64`."""
         ...
 
 
@@ -42,7 +42,7 @@ class InPlace:
 
 
 class Aside:
-    """Large texts that are kept in parts, of which no copy is made. `fill` puts them where they belong."""
+    """Large texts that are kept in parts, without a copy. `fill` puts them where they belong."""
 
     def __init__(self) -> None:
         self._texts: list[list[bytes]] = []
@@ -54,7 +54,7 @@ class Aside:
         self._texts.append(parts)
 
     def fill(self, written: bytes) -> list[bytes]:
-        """The parts of what was written of the messages since the last call, each text in its place."""
+        """The parts of the written messages since the last call, each text in its place."""
         if not self._texts:
             return [written]
         texts, self._texts = self._texts, []

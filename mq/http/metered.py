@@ -1,4 +1,4 @@
-"""Charges a principal with a quota for what its request takes, as it comes and goes."""
+"""Charges a principal with a quota for the bytes and topics of its request, as they come and go."""
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -22,9 +22,9 @@ SHARE = "braidmq.share"
 
 
 class Metered:
-    """The two ways of one ASGI connection. What goes on and on rests while its principal owes something.
+    """The receive and send of one ASGI connection. An endless answer rests while its principal owes something.
 
-    `reserved` are the topics that the share has been charged for already. In the end, `end` is to be called.
+    `reserved` counts the topics that the share has been charged for already. Call `end` in the end.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Metered:
         has_payloads = route is not None and route.has_payloads
         self._taken = share.taking(asked.need.topic) if self._publishes and not has_payloads else None
         if self._reads and share.limits.read_bytes_per_second is not None:
-            # What is written to a connection past here would not be counted.
+            # Data that is written to a connection past this object would not be counted.
             withdraw_chunks(scope)
 
     async def receive(self) -> Message:
@@ -55,14 +55,14 @@ class Metered:
         return message
 
     def _read_in_place(self) -> int:
-        """How much has come of a large body since the last part, which no message shows."""
+        """How many bytes of a large body have come since the last part; no message shows them."""
         if self._arriving is None:
             return 0
         before, self._read_bytes = self._read_bytes, self._arriving.size_bytes
         return self._read_bytes - before
 
     async def send(self, message: Message) -> None:
-        """Answer a part."""
+        """Send a part of the answer."""
         if message["type"] == "http.response.start":
             self._settle(message["status"])
         if self._reads:
@@ -73,17 +73,17 @@ class Metered:
                 await self._clock.sleep(min(wait_seconds, _LONGEST_REST_SECONDS))
 
     def end(self) -> None:
-        """The request is over, with an answer or without."""
+        """Note that the request is over, with an answer or without."""
         self._settle(None)
 
     def _settle(self, status: int | None) -> None:
-        """Charge for what came of the request, and for nothing else. The first answer counts."""
+        """Charge for the outcome of the request, and for nothing else. The first answer counts."""
         taken, self._taken = self._taken, None
         if taken is not None:
             if status is not None:
                 taken.answered(status)
             else:
-                # A client that leaves behind a whole body may have had it stored; of half a body nothing is.
+                # If the client left behind a whole body, it may have been stored. Nothing is stored of half a body.
                 taken.end(stored=self._is_whole)
         created = int(self._creates and status == _CREATED)
         self._share.created_topics(created - self._reserved)
@@ -91,7 +91,7 @@ class Metered:
 
 
 def asks_to_wait(query: bytes) -> bool:
-    """Whether a query has the parameter `wait`, however it is written."""
+    """Whether a query has the parameter `wait`, in any encoding."""
     if b"wait" not in query and b"%" not in query:
         return False
     return any(name == "wait" for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
@@ -101,7 +101,8 @@ def asks_to_wait(query: bytes) -> bool:
 async def waiting(scope: Scope, wait_seconds: float, clock: Clock) -> AsyncIterator[None]:
     """A context for a request that may wait for so long, if at all: it counts among its principal's streams.
 
-    Its endpoint enters it, which alone knows what was asked for. Raises `QuotaExceeded`, as late as other refusals.
+    The endpoint enters it, since only the endpoint knows what was asked for. Raises `QuotaExceeded`, as late as other
+    refusals.
     """
     share: Share | None = scope.get(SHARE)
     if share is None or not wait_seconds:
@@ -117,7 +118,7 @@ async def waiting(scope: Scope, wait_seconds: float, clock: Clock) -> AsyncItera
 
 
 def closing(send: Send) -> Send:
-    """Has the connection closed behind the answer."""
+    """A `send` that makes the server close the connection after the answer."""
 
     async def last(message: Message) -> None:
         if message["type"] == "http.response.start":

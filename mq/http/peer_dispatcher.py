@@ -12,12 +12,12 @@ from mq.http.internal.endpoint import InternalEndpoint
 from mq.http.reply import serve
 from mq.peers.calls import PREFIX
 
-# WebSocket's close code for what is not allowed (RFC 6455 §7.4.1).
+# WebSocket's close code for a request that is not allowed (RFC 6455 §7.4.1).
 _POLICY_VIOLATION = 1008
 
 
 class PeerDispatcher:
-    """Serves other brokers. Who reaches this port learns of nothing else that the broker does."""
+    """Serves other brokers. A client of this port learns nothing else about the broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._internal = InternalEndpoint(broker)

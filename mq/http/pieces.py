@@ -31,7 +31,7 @@ def pieces(body: Part) -> Iterator[memoryview]:
 
 
 def pieces_together(parts: Sequence[Part]) -> Iterator[Together]:
-    """The parts in pieces: what is short goes together, and what is long in several pieces."""
+    """The parts in pieces: short parts go together, long ones in several pieces."""
     held: list[Part] = []
     room_bytes = PIECE_BYTES
     for part in parts:

@@ -1,4 +1,4 @@
-"""Whose a request is, for the endpoints whose answer depends on it. The dispatcher has found it out."""
+"""The principal of a request, for endpoints whose answer depends on it. The dispatcher has found it."""
 
 from starlette.requests import Request
 
@@ -13,22 +13,22 @@ PRINCIPAL = "braidmq.principal"
 
 
 def principal_of(request: Request) -> Principal:
-    """The principal of a request that was admitted. Raises `KeyError` for any other: nobody is trusted by mistake."""
+    """The principal of a request that was admitted. Raises `KeyError` for any other: so none is trusted by mistake."""
     principal: Principal = request.scope[PRINCIPAL]
     return principal
 
 
 def presigned_seconds(request: Request, clock: Clock, most_seconds: int) -> int:
-    """How long an address may be good that is given to the request's principal: no longer than its credential."""
+    """How long an address for the request's principal may be good: no longer than its credential."""
     left_seconds = principal_of(request).until_seconds - clock.now_us() / 1e6
     return int(max(1, min(most_seconds, left_seconds)))
 
 
 async def check_members(broker: Broker, principal: Principal, group: str, action: Action) -> None:
-    """Raise `Forbidden` unless the principal may do that to all topics of a topic group; other topics have none.
+    """Raise `Forbidden` unless the principal may do that to all topics of a topic group. Other topics have none.
 
-    The words name none of them: they may be such as the principal must not know. Raises what keeps the group's record
-    from being read: of a group that nobody can read, nobody knows whom it concerns.
+    The words name none of the topics: the principal may have no right to know them. Raises the error that keeps the
+    group's record from being read: the topics of an unreadable group are not known.
     """
     if principal.grants.allow_everywhere(action):
         return

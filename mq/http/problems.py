@@ -20,7 +20,7 @@ UNAUTHENTICATED = 401
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error answer. `retryable`: repeating the request may succeed, and cannot store anything twice."""
+    """One error answer. `retryable`: a repeated request may succeed, and cannot store anything twice."""
 
     slug: str
     title: str
@@ -100,7 +100,7 @@ _KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
     (errors.PeerSilent, "owner-silent", _OWNER_SILENT, 503, False),
     (errors.PeerUnreachable, "broker-unreachable", "Another broker does not answer", 503, True),
     (errors.PeerFailed, "broker-refused", "Another broker refuses the request", 502, False),
-    # Nothing was sent to it.
+    # The store got no request.
     (filer_errors.StoreUnreached, "store-unavailable", "The store cannot be reached", 503, True),
     (
         filer_errors.StoreError,
@@ -132,9 +132,9 @@ def problem_of(error: Exception) -> Problem:
 
 
 def repeatable(error: BraidError) -> BraidError:
-    """The error of a request that may be sent again, since it publishes nothing: also where the store has failed.
+    """The error of a request that may be sent again, since it publishes nothing, even after a failure of the store.
 
-    What is gone or damaged on the store is no such failure.
+    An object that is gone or damaged on the store is no such failure.
     """
     return errors.Repeatable(error) if isinstance(error, filer_errors.StoreError) else error
 

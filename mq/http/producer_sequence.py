@@ -14,12 +14,12 @@ _SEQUENCE = re.compile(r"[0-9]{1,19}\Z")
 
 
 def of_owner(request: RequestId | None, owner: str) -> RequestId | None:
-    """The id as that principal's (`Principal.owner`): it belongs to nobody else."""
+    """The id as one of that principal (`Principal.owner`): no other principal has it."""
     return request if request is None or not owner else RequestId(request.producer, request.sequence, owner)
 
 
 def producer_sequence(parameters: Mapping[str, str]) -> RequestId | None:
-    """The id of a publish, as nobody's; None if it has none. Raises `InvalidInput` with the rule."""
+    """The id of a publish, without an owner; None if it has none. Raises `InvalidInput` with the rule."""
     producer, sequence = parameters.get("producer"), parameters.get("sequence")
     if producer is None and sequence is None:
         return None

@@ -1,4 +1,4 @@
-"""A request that takes long is looked at again: its token may end, or be revoked, while it is under way."""
+"""Looks again at a request that takes long: its token may end, or be revoked, meanwhile."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,17 +11,17 @@ from mq.http.routes import route_of
 from mq.security.standing import REVIEW_SECONDS
 
 RecordEnd = Callable[[BraidError], Awaitable[None]]
-"""Has it in the audit trail that an answer was broken off because of a refusal."""
+"""Records in the audit trail that a refusal broke an answer off."""
 Admit = Callable[[], BraidError | None]
 """Why the request is not allowed now."""
 
 
 class Rechecked:
-    """The two ways of one ASGI connection.
+    """The receive and send of one ASGI connection.
 
-    Each part of a body is given to the endpoint only while the request is allowed: so what is done once a body is whole
-    is not done any more. An answer with messages is refused, or broken off. That of a change is sent: it was made
-    while it was allowed.
+    The endpoint gets each part of a body only while the request is allowed. So work that needs the whole body is not
+    done any more. An answer with messages is refused, or broken off. The answer of a change is sent: the change was
+    made while it was allowed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Rechecked:
         return message
 
     async def send(self, message: Message) -> None:
-        """Answer a part. Raises `BrokenOff` if no more may be said."""
+        """Send a part of the answer. Raises `BrokenOff` if no more may be sent."""
         if self._is_refused:
             return
         refusal = self._refusal() if self._gives_data else None

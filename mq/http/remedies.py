@@ -1,4 +1,4 @@
-"""What a user can do about an error, as HTTP says it. `braidmq/remedies.py` says it for the command line."""
+"""Remedies of errors, in the words of HTTP. `braidmq/remedies.py` has those of the command line."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,17 +41,17 @@ WORDS: Mapping[RemedyKind, str] = {
         "reference to it"
     ),
 }
-"""What follows what the error says."""
+"""The text that follows that of the error."""
 
 
 def detail_of(error: Exception) -> str:
-    """What the error says, and what to do about it, in the words of HTTP."""
+    """The error's text, and its remedy, in the words of HTTP."""
     remedy = _remedy_of(error)
     return str(error) if remedy is None else str(error) + WORDS[remedy.kind].format(**remedy.names())
 
 
 def extension_of(error: Exception) -> dict[str, Any]:
-    """The member of a problem by which another front says it in its own words; empty if there is no remedy."""
+    """The member of a problem from which another front makes its own words; empty if there is no remedy."""
     remedy = _remedy_of(error)
     return {} if remedy is None else {"remedy": {"kind": remedy.kind, "fault": str(error), **remedy.names()}}
 

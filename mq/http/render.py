@@ -1,4 +1,4 @@
-"""Messages as people get them: as JSON."""
+"""Messages as JSON, for readers."""
 
 import base64
 import heapq
@@ -37,7 +37,7 @@ _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 class MessageRenderer:
     """Renders the messages of one topic as JSON objects (docs/design.md §11).
 
-    Large texts go to `large`, which puts them into the messages or keeps them for what is written of these.
+    Large texts go to `large`, which puts them into the messages, or keeps them until the messages are written.
     """
 
     def __init__(self, topic: str, schema: MessageSchema, large: LargeTexts | None = None) -> None:
@@ -50,7 +50,7 @@ class MessageRenderer:
         return (message for message in self.in_steps(run) if message is not None)
 
     def in_steps(self, run: Run) -> Iterator[dict[str, Any] | None]:
-        """As `messages`, with None wherever others may go first."""
+        """As `messages`, with None wherever other work may go first."""
         batches, step_rows = _in_pieces(run)
         rows = 0
         for batch in batches:
@@ -112,7 +112,7 @@ class MessageRenderer:
         return message
 
     def _put_text(self, message: dict[str, Any], name: str, data: bytes | str | memoryview | None) -> None:
-        """As a string if it is UTF-8, else as base64 under `<name>_base64`."""
+        """Put the text as a string if it is UTF-8, else as base64 under `<name>_base64`."""
         if isinstance(data, memoryview):
             self._aside.append((name, data))
             return
@@ -125,9 +125,9 @@ class MessageRenderer:
             message[f"{name}_base64"] = base64.b64encode(data).decode()
 
     def _put_json(self, message: dict[str, Any], value: bytes | str | memoryview) -> None:
-        """As JSON if it is valid JSON, else as text: its producer may have declared JSON falsely.
+        """Put the value as JSON if it is valid JSON, else as text: its producer may have declared JSON falsely.
 
-        To check it, it is parsed. What would take too much memory then is text too.
+        The check parses it. A value that would take too much memory for that is text too.
 
         The text is copied as it is. Parsed and written again it would lose digits of long numbers, and orjson cannot
         write values as deeply nested as it reads. Line breaks become spaces, since NDJSON needs one line; in valid JSON
@@ -148,13 +148,13 @@ class MessageRenderer:
 def _in_pieces(run: Run) -> tuple[list[pa.RecordBatch], int]:
     """The rows in pieces, and how many rows are about a step.
 
-    What came in tiny pieces is put together: each costs as much as a row.
+    Tiny pieces are put together: each costs as much as a row.
     """
     table, size_bytes = run.table, run.size_bytes
     rows, chunks = table.num_rows, table["_offset"].num_chunks
     if rows < chunks * _FEW_ROWS and size_bytes < chunks * _TINY_BYTES:
         table = table.combine_chunks()
-    # Most of it is the values, which are taken one by one; thousands of headers are not.
+    # Most of the bytes are values, which are taken one by one. Thousands of headers are taken at once.
     beside_bytes = size_bytes - table["value"].nbytes
     step_rows = max(1, min(STEP_ROWS, _BESIDE_BYTES * rows // max(beside_bytes, 1)))
     return table.to_batches(max_chunksize=step_rows), step_rows
@@ -185,7 +185,7 @@ def _values_of_chunk(chunk: pa.Array) -> Iterable[bytes | str | memoryview | Non
 
 
 def _with_views(chunk: pa.Array) -> Iterator[bytes | str | memoryview | None]:
-    """A scalar of Arrow would have a copy of its bytes."""
+    """As `values_of`, without the copy of its bytes that a scalar of Arrow has."""
     _, offsets, data = chunk.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(chunk) + 1, 4 * chunk.offset).tolist()
     for row, (start, stop) in enumerate(pairwise(bounds)):
@@ -203,7 +203,7 @@ def _header(value: bytes) -> str | dict[str, str]:
 
 
 class Written:
-    """The parts of an answer as its messages are written, and when to let others go first."""
+    """The parts of an answer as its messages are written, and when to let other work go first."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -212,7 +212,7 @@ class Written:
         self._step_bytes = 0
 
     def add(self, written: Sequence[bytes]) -> None:
-        """Add what was written of a message: a piece, or several with large texts between them."""
+        """Add a written message: one piece, or several with large texts between them."""
         for piece in written:
             self._held.append(piece)
             self._held_bytes += len(piece)
@@ -220,7 +220,7 @@ class Written:
                 self._close()
 
     def step_is_over(self, size_bytes: int) -> bool:
-        """Whether so much was written since the last time that others may go first."""
+        """Whether so much was written since the last time that other work may go first."""
         self._step_bytes += size_bytes
         if self._step_bytes < STEP_BYTES:
             return False
@@ -249,7 +249,7 @@ def json_message(state: "TopicState", run: Run) -> Steps[Sequence[Part]]:
 
 
 def json_page(state: "TopicState", runs: Sequence[Run], about: dict[str, Any]) -> Steps[Sequence[Part]]:
-    """One JSON object: the messages of all segments by time, and what `about` says of the page."""
+    """One JSON object: the messages of all segments by time, and the fields of `about`."""
     written = Written()
     written.add([b'{"messages":['])
     separator = b""
@@ -284,7 +284,7 @@ _Timed = tuple[str, int, int, Sequence[bytes]]
 def _in_time_order(state: "TopicState", runs: Sequence[Run]) -> Steps[Iterable[Sequence[bytes]]]:
     """The messages of all segments, written, by time.
 
-    None comes before those of a predecessor, even if clocks differed.
+    No message comes before those of a predecessor, even if clocks differed.
     """
     large = Aside()
     renderer = MessageRenderer(state.topic, schema_of(state), large)
@@ -313,5 +313,5 @@ def _in_time_order(state: "TopicState", runs: Sequence[Run]) -> Steps[Iterable[S
         reached[segment] = time
         if of_segment:
             timed.append(of_segment)
-    # Each segment's are in order already.
+    # The messages of each segment are in order already.
     return map(itemgetter(3), timed[0] if len(timed) == 1 else heapq.merge(*timed))

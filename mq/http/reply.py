@@ -1,4 +1,4 @@
-"""How endpoints answer: JSON, Arrow or a problem, by one `Reply`, whether they are served by ASGI or by FastAPI.
+"""How endpoints answer: JSON, Arrow or a problem, by one `Reply`, whether ASGI or FastAPI serves them.
 
 Answers with messages hold no more than a client takes: the socket gets a piece once the last one has left.
 """
@@ -30,7 +30,7 @@ from mq.peers.calls import PREFIX
 JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
 WHOLE_BODY = "braidmq.whole_body"
-"""In the message that starts an answer: the whole body, whose length is no header of it. No message follows.
+"""In the message that starts an answer: the whole body. No header gives its length, and no message follows.
 
 This takes half of the time of two messages, and is for servers that name it among the extensions of a request.
 """
@@ -38,9 +38,9 @@ _log = EventLog(__name__)
 
 
 class BrokenOff(Exception):
-    """An answer has begun, and there is no rest of it; why is in the log already. Or its client has gone away.
+    """An answer has begun, and there is no rest of it; the reason is in the log already. Or its client has gone away.
 
-    Whoever serves the connection closes it, so that the client finds its answer not whole, and has nothing to log.
+    The server of the connection closes it, so that the client finds its answer not whole. The server logs nothing.
     """
 
 
@@ -55,7 +55,7 @@ class Reply(NamedTuple):
 async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
     """Send the reply that the work returns, or the problem that it raises. Send nothing if the client has gone.
 
-    A request that is cancelled is answered too: the process ends.
+    A cancelled request is answered too: the process ends.
     """
     try:
         reply = await reply_of(work, scope["method"], scope["path"])
@@ -63,7 +63,7 @@ async def serve(work: Awaitable[Reply], scope: Scope, send: Send) -> None:
         return
     except asyncio.CancelledError as error:
         if scope["path"].startswith(PREFIX):
-            # Another broker would take an answer for one about the segment. Without any it looks at the store.
+            # Another broker would take an answer for one about the segment. Without an answer it looks at the store.
             raise BrokenOff from error
         reply = problem_reply(cut_off())
     await send_reply(reply, scope, send)
@@ -91,15 +91,15 @@ async def reply_of(work: Awaitable[Reply], method: str, path: str) -> Reply:
 
 
 def cut_off() -> Problem:
-    """The problem of a request that is cancelled, which only a process does that ends and has waited long enough.
+    """The problem of a cancelled request. Only a process that ends, and has waited long enough, cancels requests.
 
-    It may be sent again. Publishes have had their answers before: of one that is cancelled nothing was appended.
+    The client may send it again. Publishes have had their answers before: a cancelled one has appended nothing.
     """
     return problem_of(Draining("this broker has ended before this was done: send it again when it is back"))
 
 
 def logged_problem(error: Exception, method: str, path: str) -> Problem:
-    """The problem by which to answer that error. What nobody foresaw is logged, and so are unreadable objects."""
+    """The problem that answers that error. Logs unforeseen errors and unreadable objects."""
     problem = problem_of(error)
     if problem.status == 500:
         _log.error("request_failed", method=method, path=path, error=error, traceback_of=error)
@@ -109,7 +109,7 @@ def logged_problem(error: Exception, method: str, path: str) -> Problem:
 
 
 def log_unreadable(error: UnreadableObject) -> None:
-    """Log that a request came upon an object that is missing or damaged."""
+    """Log that a request met an object that is missing or damaged."""
     _log.warning(
         "object_unreadable",
         topic=error.key and keys.topic_of(error.key),
@@ -139,9 +139,9 @@ def problem_response(problem: Problem) -> Response:
 
 
 class PageResponse(Response):
-    """A page of messages. What it holds of the read budget is given back when it has been sent, or its client is gone.
+    """A page of messages. It gives back its part of the read budget when it has been sent, or its client is gone.
 
-    Given whole to the server, a page would lie in the socket's buffer, where nobody counts it, for as long as the
+    Given whole to the server, a page would lie in the socket's buffer, which no budget counts, for as long as the
     client likes.
     """
 
@@ -175,8 +175,8 @@ class PacedStream(StreamingResponse):
     """A stream whose next part is made only once the socket has taken the last one.
 
     If a part cannot be made, the answer breaks off (`BrokenOff`), and the client finds that it is not whole. Once the
-    client is gone the stream ends in one of the `turns`. By way of `chunks` parts are sent without a copy, so that what
-    many streams share is there once.
+    client is gone the stream ends in one of the `turns`. `chunks` send parts without a copy, so that data that many
+    streams share is in memory once.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class PacedStream(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         """Send all parts."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        # Closed at once where the client is gone: what it holds must not wait for the garbage collector.
+        # Closed at once when the client is gone: what it holds must not wait for the garbage collector.
         async with contextlib.aclosing(self._parts) as parts:
             try:
                 async for part in parts:

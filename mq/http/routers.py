@@ -1,4 +1,4 @@
-"""What the routers of all FastAPI endpoints have in common."""
+"""The base of the routers of all FastAPI endpoints."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -34,15 +34,15 @@ def new_router(tag: str) -> Router:
 def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     """Make the app serve these routers.
 
-    `include_router` would analyse each endpoint again at the first request to its router. Publishers would have to
-    wait for that.
+    `include_router` would analyse each endpoint again at the first request to its router. Publishers would have to wait
+    for that.
     """
     for router in routers:
         app.router.routes.extend(router.routes)
 
 
 async def _refuse_unknown_parameters(request: Request) -> None:
-    """A misspelt query parameter is refused, never ignored."""
+    """Refuse a misspelt query parameter; it is never ignored."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute):
         return
@@ -55,7 +55,7 @@ async def _refuse_unknown_parameters(request: Request) -> None:
 
 
 def _body_fields(route: APIRoute) -> Iterable[str]:
-    """The names of the fields of a JSON body, where an endpoint has one."""
+    """The names of the fields of a JSON body, if an endpoint has one."""
     content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
     fields: Iterable[str] = content.get(JSON, {}).get("schema", {}).get("properties", ())
     return fields

@@ -1,7 +1,7 @@
 """Every route of a broker: what it needs, and how its requests are served, charged, recorded and traced.
 
 The routers, the guard, the audit trail, quotas, traces, the access log and OpenAPI use this table. A request is looked
-up once (`route_of`). A path that is not in the table is for those who manage the cluster, and is not found then.
+up once (`route_of`). A path that is not in the table needs the right to manage the cluster, and is then not found.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ ROUTE = "braidmq.route"
 """The key in a request's scope."""
 METHODS = ("DELETE", "GET", "POST", "PUT")
 Turn = Literal["pages", "streams", "others"]
-"""In which line requests wait for a turn on the event loop."""
+"""The line in which requests wait for a turn on the event loop."""
 Step = Literal["publish", "receive", "subscribe"]
-"""What a trace calls the work."""
+"""The name of the work in a trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a template of paths, and all that depends on them.
+    """A method and a template of paths, and everything that depends on them.
 
     `named` is the name in the template whose value is the topic. `is_endless`: the answer goes on until either side
-    ends it. `creates_topic`: it may. `is_small_step`: the audit trail has what comes before and after it.
-    `has_payloads`: its bodies are payloads, which are no storage of the topic.
+    ends it. `creates_topic`: a request may create one. `is_small_step`: the audit trail has the requests before and
+    after it. `has_payloads`: its bodies are payloads, which do not count in the topic's storage.
     """
 
     method: str
@@ -65,7 +65,7 @@ class Route:
         return Asked(self.method, "/".join(words), self, self._need(words), values)
 
     def asked(self, method: str, path: str, words: Sequence[str]) -> "Asked":
-        """A request for that path, in words."""
+        """A request for that path, split into words."""
         return Asked(method, path, self, self._need(words), tuple([words[place] for place in self._places]))
 
     def _need(self, words: Sequence[str]) -> Need:
@@ -76,7 +76,7 @@ class Route:
 
 @dataclass(slots=True)
 class Asked:
-    """A request, as its method and path say. `values` are what its path has where the template has names."""
+    """A request, by its method and path. `values` are the parts of the path for the names in the template."""
 
     method: str
     path: str
@@ -90,14 +90,14 @@ class Asked:
 
     @property
     def gives_data(self) -> bool:
-        """Whether its answer has what may be read only while that is allowed. What is endless looks at that itself."""
+        """Whether its answer has data that may be read only while that is allowed. Endless ones check it themselves."""
         if self.route is not None and (self.route.is_endless or self.route.gives_messages):
             return self.route.gives_messages
         return self.need.effect == "none"
 
     @property
     def is_endless(self) -> bool:
-        """Whether it is answered until either side ends it."""
+        """Whether the answer goes on until either side ends it."""
         return self.route is not None and self.route.is_endless
 
     @property
@@ -107,14 +107,14 @@ class Asked:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it changes what there is, other than by messages and by what consumers have seen of them."""
+        """Whether it changes anything besides messages and consumers' progress on them."""
         need = self.need
         is_small = self.route is not None and self.route.is_small_step
         return need.effect != "none" and need.action in ("manage", "load") and not is_small
 
     @property
     def text(self) -> str:
-        """The method and the path, as the audit trail has them, without the id of an upload: with it one may write."""
+        """The method and path for the audit trail, without the id of an upload: a holder of the id may write."""
         words = self.path.split("/", _UPLOAD_WORDS)
         if words[:3] == ["", "v1", "topics"] and words[4:5] == ["uploads"] and len(words) > _UPLOAD_WORDS:
             words[_UPLOAD_WORDS] = "(id)"
@@ -182,8 +182,8 @@ SEGMENT_FILES = _route("GET", _S + "/files", "read", "topic")
 FILES = _route("GET", _T + "/files", "read", "topic")
 POSITIONS = _route("GET", _T + "/positions", "read", "topic")
 SUBSCRIBE = _route("GET", _T + "/subscribe", "read", "topic", turn="streams", step="subscribe", is_endless=True)
-# What goes over a socket is looked at frame by frame. Browsers let pages of any site open one, and have no other check:
-# so it is no safe request.
+# A socket's data is checked frame by frame. Browsers let pages of any site open one, and have no other check. So it is
+# no safe request.
 SOCKET = _route("GET", _T + "/socket", "observe", "topic", is_endless=True, effect="change")
 SUBSCRIBE_TICKET = _route("POST", _T + "/subscribe/tickets", "read", "topic")
 SOCKET_TICKET = _route("POST", _T + "/socket/tickets", "observe", "topic")
@@ -217,7 +217,7 @@ LEAVE = _route("DELETE", _M, "consume", "group")
 
 @dataclass(slots=True)
 class _Node:
-    """The routes that begin alike: what follows by its word, or any word, and what ends here by its method."""
+    """The routes with one beginning: the next node for each word, or for any word, and the routes that end here."""
 
     words: dict[str, "_Node"] = field(default_factory=dict)
     any_word: "_Node | None" = None
@@ -225,7 +225,7 @@ class _Node:
 
 
 def asked_of(method: str, path: str) -> Asked:
-    """What a request of that method for that path asks. No answer is kept: clients choose the paths."""
+    """The meaning of a request of that method for that path. Results are not kept: clients choose the paths."""
     words = path.split("/", _MOST_WORDS)
     node = _node_of(words)
     route = None if node is None else node.ends.get("GET" if method == "HEAD" else method)
@@ -236,7 +236,7 @@ def asked_of(method: str, path: str) -> Asked:
 
 
 def route_of(scope: Scope) -> Asked:
-    """What a request asks. Whoever looks at it first looks it up."""
+    """The meaning of a request. The first caller looks it up."""
     asked: Asked | None = scope.get(ROUTE)
     if asked is None:
         asked = scope[ROUTE] = asked_of(scope.get("method", "GET"), scope["path"])

@@ -1,7 +1,7 @@
-"""Parses a JSON object with long lists a step at a time. Parsed at once, 4 MB of them hold up everybody for 0.1 s.
+"""Parses a JSON object with long lists a step at a time. Parsed at once, 4 MB of them stop all other work for 0.1 s.
 
-The values of such an object are scalars, and lists of scalars and of plain objects, which is all that bodies of
-requests about many things have. Only where entries end is found here. What they are is for `orjson`.
+The values of such an object are scalars, and lists of scalars and of plain objects. Bodies of requests about many
+things have nothing else. This module only finds where entries end. `orjson` parses them.
 """
 
 import re
@@ -15,7 +15,7 @@ from mq.base.errors import Malformed
 from mq.limits.steps import STEP_ROWS, Steps
 
 WHOLE_BYTES = 64 * 1024
-"""A body up to this is parsed at once, whatever is in it."""
+"""A body up to this is parsed at once, with any content."""
 MOST_ENTRY_BYTES = 8 * 1024
 _STEP_BYTES = 32 * 1024
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
@@ -29,7 +29,7 @@ _EMPTY = re.compile(rb"[ \t\r\n]*+\]")
 
 
 def object_in_steps(body: bytes, example: str, most: int) -> Steps[dict[str, Any]]:
-    """The object of a body, with at most so many entries in each list. `example` is that of a good one.
+    """The object of a body, with at most so many entries in each list. `example` is a good body.
 
     Raises `Malformed`, and `InvalidInput` for JSON that is no such object.
     """
@@ -58,7 +58,7 @@ def object_in_steps(body: bytes, example: str, most: int) -> Steps[dict[str, Any
 
 
 def _entries(body: bytes, place: int, example: str, most: int) -> Steps[tuple[list[Any], int]]:
-    """The entries of a list that begins there, and where it has ended."""
+    """The entries of a list that begins there, and where it ends."""
     if (empty := _EMPTY.match(body, place)) is not None:
         return [], empty.end()
     entries: list[Any] = []
@@ -80,7 +80,7 @@ def _entries(body: bytes, place: int, example: str, most: int) -> Steps[tuple[li
 
 
 def object_of(body: bytes, example: str) -> dict[str, Any]:
-    """A JSON object, parsed at once. Raises `Malformed`, and `InvalidInput` for JSON that is none."""
+    """A JSON object, parsed at once. Raises `Malformed`, and `InvalidInput` for JSON that is no object."""
     document = _parsed(body)
     if not isinstance(document, dict):
         raise InvalidInput(f"the body should be an object such as {example}")

@@ -11,7 +11,7 @@ from mq.topic.topic_view import TopicView
 async def start_positions(
     topic: str, reader: TopicReader, marker: str | None, from_: str | None, *, default: str, field: str = "from"
 ) -> Positions:
-    """The positions asked for; raises `InvalidMarker`, `InvalidInput`, `PositionTooOld`. `field`: what has `from_`."""
+    """The wanted positions; raises `InvalidMarker`, `InvalidInput`, `PositionTooOld`. `field`: the name of `from_`."""
     if marker is not None:
         if from_ is not None:
             raise InvalidInput(f"marker or {field}, not both: a marker already says where to begin")
@@ -27,12 +27,12 @@ async def start_positions(
 
 
 def moment_of(begin: str, field: str = "from") -> int:
-    """The time in `field`, where earliest and latest may be as well. Raises `InvalidInput`."""
+    """The time in `field`, which may also be earliest or latest. Raises `InvalidInput`."""
     return parse_time(begin, field, instead="earliest, latest, or ")
 
 
 async def check_positions(topic: str, reader: TopicReader, positions: Positions) -> None:
-    """Raises `PositionTooOld`, with the marker of the oldest messages, or `InvalidMarker`."""
+    """Raise `PositionTooOld`, with the marker of the oldest messages, or `InvalidMarker`."""
     try:
         await reader.check(positions)
     except PositionExpired as error:
@@ -40,11 +40,11 @@ async def check_positions(topic: str, reader: TopicReader, positions: Positions)
 
 
 async def check_offset(view: TopicView, segment: int, offset: int, reader: TopicReader) -> None:
-    """Raises `NotFound` for an unknown segment, `PositionTooOld` or `InvalidInput` for an offset outside it."""
+    """Raise `NotFound` for an unknown segment, `PositionTooOld` or `InvalidInput` for an offset outside it."""
     runtime = view.runtime
     found = runtime.state.segment(segment)
     if found is None:
-        # Another broker may have opened it, and this one does not know yet.
+        # Another broker may have opened it, and this one does not know it yet.
         await runtime.refresh()
         found = runtime.state.segment(segment)
     if found is None:

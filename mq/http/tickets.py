@@ -1,7 +1,7 @@
-"""Tickets: what a web page puts into the address of a stream or a socket, where a browser lets it send no header.
+"""Tickets: a web page puts one into the address of a stream or a socket, if a browser lets it send no header.
 
 A ticket stands for the token of the request that asked for it. It opens one stream or socket, at one path, within some
-seconds, at this broker. The token itself is in no address: those are in histories and in logs.
+seconds, at this broker. The token itself is in no address, since addresses are in histories and in logs.
 """
 
 import base64
@@ -19,7 +19,7 @@ _SECRET_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class _Ticket:
-    """What was given. What it stands for is in no text that is made of it."""
+    """An issued ticket. No text made of it shows the token."""
 
     path: str
     principal: str
@@ -28,7 +28,7 @@ class _Ticket:
 
 
 class Tickets:
-    """The tickets that a broker has given, and that nobody has used yet. Belongs to one event loop."""
+    """The tickets that a broker has issued, and that are not used yet. Belongs to one event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class Tickets:
         return secret
 
     def redeem(self, secret: str, path: str) -> bytes:
-        """What the ticket stands for. It counts no more, whatever becomes of the request. Raises `Unauthenticated`."""
+        """The value of the ticket, which is then used up, whatever the request's outcome. Raises `Unauthenticated`."""
         ticket = self._take(secret)
         if ticket is None or ticket.until_seconds <= self._clock.monotonic_seconds() or ticket.path != path:
             raise Unauthenticated(

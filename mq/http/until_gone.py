@@ -13,16 +13,16 @@ from mq.security.standing import Over, is_over
 
 T = TypeVar("T")
 NOBODY_READS = 499
-"""No status is defined for it; this is the one of nginx, which shows in the access log."""
+"""No status is defined for it. This is the one of nginx, which shows in the access log."""
 
 
 async def until_gone(
     receive: Receive, work: Coroutine[Any, Any, T], turns: Line | None = None, *, over: Over | None = None
 ) -> T:
-    """What comes of the work; it is cancelled if the client goes away. Call it once the request's body has been read.
+    """The result of the work. Cancels it if the client goes away. Call this once the request's body has been read.
 
-    With `turns` it is cancelled when it is its turn: hundreds may go away at once. Raises `ClientGone`, and the reason
-    if the permission is `over` before.
+    With `turns` it cancels in a turn: hundreds of clients may go away at once. Raises `ClientGone`, and the reason if
+    the permission is `over` before.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_leave(receive, turns))

@@ -1,7 +1,7 @@
 """Detects requests that only seem to come from this machine: those of web pages of other sites, and those of proxies.
 
-A broker that trusts addresses would otherwise trust such a request as much as one of the user: it comes from the user's
-own machine, through the browser (cross-site request forgery, DNS rebinding) or through a proxy for anybody.
+A broker that trusts addresses would otherwise trust such a request as much as one of the user. It comes from the user's
+own machine, through the browser (cross-site request forgery, DNS rebinding) or through a proxy for any client.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ _LONGEST_HOST = 300
 
 
 def this_machine(*urls: str | None, hosts: Iterable[str] = ()) -> tuple[str, ...]:
-    """The names by which this broker may be addressed: of its machine, in these URLs, and these host names."""
+    """The names that clients may use for this broker: of its machine, in these URLs, and these host names."""
     named = (urlsplit(url).hostname for url in urls if url is not None)
     given = (host.strip().strip("[]").lower() for host in hosts)
     return tuple(dict.fromkeys([socket.gethostname().lower(), *(n for n in named if n), *(n for n in given if n)]))
@@ -39,21 +39,21 @@ def why_forwarded(headers: Headers) -> str | None:
 def why_foreign(
     headers: Headers, names: tuple[str, ...] | None, *, safe: bool = False, origins: Container[str] = ()
 ) -> str | None:
-    """Describe why a request is one of a foreign web page; None if it is not.
+    """Describe why a request comes from a foreign web page; None if it does not.
 
     Browsers name the page's site in `Origin` or `Sec-Fetch-Site`. A page cannot change these headers, and other clients
     do not send them. A page of another site may only lead its reader here (`safe`, and a navigation).
 
     With `names`, every request must have addressed the broker as localhost, by a loopback address or by one of these
-    names: an attacker may have made any other name resolve to this broker (DNS rebinding), and then the page is of the
-    same site to the browser. Without them only requests that are not `safe` are examined. Pages of `origins` count as
-    our own.
+    names. An attacker may have made any other name resolve to this broker (DNS rebinding), and then the browser takes
+    the page for one of the same site. Without `names`, only requests that are not `safe` are examined. Pages of
+    `origins` count as our own.
     """
     if names is None and safe:
         return None
     said: dict[bytes, bytes] = {}
     for name, value in headers:
-        # Two of the same name: together they are no host, no origin and no site of ours.
+        # Two headers of the same name are together no host, no origin and no site of ours.
         if name in _OF_PAGES:
             said[name] = b"%b, %b" % (said[name], value) if name in said else value
     host, origin, site = said.get(_HOST, b""), said.get(_ORIGIN), said.get(_SITE)

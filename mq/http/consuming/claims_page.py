@@ -1,4 +1,4 @@
-"""Claimed messages as consumers get them: as JSON with a claim in each, or as Arrow with the claims beside."""
+"""Claimed messages for consumers: as JSON with a claim in each, or as Arrow with the claims beside them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -27,14 +27,14 @@ _claim = attrgetter("claim")
 
 
 class Described(NamedTuple):
-    """Messages, and what is told of each of them beside what it is."""
+    """Messages, and for each of them the additional fields that the answer shows."""
 
     told: Sequence[dict[str, Any]]
     run: Run
 
 
 def claims_of(grants: Sequence[Grant], tokens: ClaimTokens) -> list[dict[str, Any]]:
-    """Each claim as clients get it. The grants of one come one behind the other."""
+    """Each claim as clients get it. The grants of one claim come one behind the other."""
     told: list[dict[str, Any]] = []
     for claim, of_claim in groupby(grants, _claim):
         ranges = [(grant.start, grant.stop) for grant in of_claim]
@@ -60,7 +60,7 @@ def json_claims(
 
 
 def described_page(state: TopicState, described: Iterable[Described], about: dict[str, Any]) -> Steps[Sequence[Part]]:
-    """One JSON object: the messages in the given order, each with what is told of it, and what `about` says."""
+    """One JSON object: the messages in the given order, each with its additional fields, and the fields of `about`."""
     large, written = Aside(), Written()
     renderer = MessageRenderer(state.topic, schema_of(state), large)
     written.add([b'{"messages":['])

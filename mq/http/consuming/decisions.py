@@ -1,4 +1,4 @@
-"""Acks, releases and extensions of many messages: a step at a time, and others are served in between."""
+"""Acks, releases and extensions of many messages: done a step at a time, with other work in between."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
@@ -18,33 +18,33 @@ LONG_BYTES = 8 * 1024
 """A body up to this is worked on at once. A longer one may take a millisecond in its first step, and waits its turn."""
 _COUNTED_BYTES = 256 * 1024
 _NAMED_BYTES = 1100
-"""A message that is named takes so much: as a part of the body, checked, and while it is decided."""
+"""The memory of one named message: as a part of the body, checked, and while it is decided."""
 Decide: TypeAlias = Callable[[Sequence[ToDecide], Turn], Awaitable[list[list[Outcome]]]]
-"""What a group does about messages, in turns: an outcome for each range of each part, once that is stored."""
+"""Decides about messages of a group, in turns. Returns an outcome for each range of each part, once that is stored."""
 
 
 def decision_bytes(body: bytes) -> int:
-    """About what a body that names many things takes from when it is parsed until it is answered: far more than it."""
-    # To count in 4 MB takes longer than to parse a step of them. A body so long may name as many as are allowed.
+    """About the memory of a body that names many things, from parsing until the answer: far more than its length."""
+    # Counting in 4 MB takes longer than parsing a step of them. A body that long may name as many as are allowed.
     named = MOST_DECIDED if len(body) > _COUNTED_BYTES else min(body.count(b"{"), MOST_DECIDED)
     return len(body) + _NAMED_BYTES * named
 
 
 async def parsed_in_turns(body: bytes, model: type[Body], lease: ReadLease) -> Body:
-    """A body that names many things, parsed and checked some in each turn. Raises as `parse_body`."""
+    """A body that names many things, parsed and checked a part in each turn. Raises as `parse_body`."""
     begun = in_turns if len(body) > LONG_BYTES else begun_at_once
     return await begun(body_in_steps(body, model, MOST_DECIDED), lease.turns)
 
 
 async def decided(what: AckBody, group: QueueGroup, lease: ReadLease, decide: Decide) -> GroupAnswer:
-    """Decide about messages and tell what became of each part, some in each turn. Raises as both do."""
+    """Decide about messages and report the outcome of each part, some in each turn. Raises as both do."""
     parts = await begun_at_once(to_decide(what.messages, group.tokens), lease.turns)
     outcomes = await decide(parts, lease.turns.wait)
     return await begun_at_once(_told(what.messages, outcomes), lease.turns)
 
 
 def _told(parts: Sequence[ClaimPart], outcomes: Sequence[Sequence[Outcome]]) -> Steps[GroupAnswer]:
-    """What became of each part. Raises `Conflict` if nothing of them held."""
+    """The outcome of each part. Raises `Conflict` if none of the messages was accepted."""
     results: list[dict[str, Any]] = []
     for index, (part, of_part) in enumerate(zip(parts, outcomes, strict=True), start=1):
         accepted = [[each.start, each.stop] for each in of_part if each.verdict is Verdict.ACCEPTED]

@@ -1,4 +1,4 @@
-"""Finds the group that a request is about, and makes it if it is not there."""
+"""Finds the group of a request, and creates it if it does not exist."""
 
 from contextlib import suppress
 
@@ -33,9 +33,9 @@ async def existing_group(broker: Broker, groups: SegmentGroups, request: GroupRe
 
 
 async def found_group(groups: SegmentGroups, request: GroupRequest) -> Group | None:
-    """The group, if there is one. One that is over is deleted, so that another one may be made. Raises `SegmentMoved`.
+    """The group, if there is one. Deletes one that is over, so that another one may be created. Raises `SegmentMoved`.
 
-    It knows nothing of what its topic's name means now: acks and positions in it are of what is gone.
+    A group that is over belongs to a topic that is gone. Its acks and positions do not fit the topic of that name now.
     """
     group = groups.find(request.topic, request.group)
     if group is not None and await group.source.is_over():
@@ -45,9 +45,9 @@ async def found_group(groups: SegmentGroups, request: GroupRequest) -> Group | N
 
 
 async def made_group(broker: Broker, groups: SegmentGroups, request: GroupRequest, mode: Mode) -> Group:
-    """The group, which is made in that mode, with its defaults, if it is not there.
+    """The group. Creates it in that mode, with the mode's defaults, if it does not exist.
 
-    Raises `InvalidConfig` for a group that a `PUT` without settings would not make either.
+    Raises `InvalidConfig` for a group that a `PUT` without settings would not create either.
     """
     if (group := await found_group(groups, request)) is not None:
         return group
@@ -64,29 +64,29 @@ async def made_group(broker: Broker, groups: SegmentGroups, request: GroupReques
 
 
 def maker_for(broker: Broker, request: GroupRequest, *, by_claim: bool) -> Maker:
-    """Who makes a group by that request, and how many the policy in force lets it have."""
+    """The maker of a group by that request, and how many groups the policy in force allows it."""
     share = broker.quotas.share(request.principal) if request.principal else None
     most = None if share is None else share.limits.groups
     return Maker(Origin(maker_of(request.principal), by_claim), most or MOST_OF_MAKER)
 
 
 async def defaults_of(broker: Broker, topic: str) -> GroupSettings:
-    """The settings of a new group. Raises `NotFound` for a topic that is not there."""
+    """The settings of a new group. Raises `NotFound` if the topic does not exist."""
     return default_settings(topic, (await broker.topics.view(topic)).state.config.acks)
 
 
 async def check_dead_letter(
     broker: Broker, topic: str, settings: GroupSettings, known: GroupSettings | None = None
 ) -> None:
-    """Raise `InvalidConfig` for a topic that takes no dead letters of that one. One that is not there is made later.
+    """Raise `InvalidConfig` for a topic that takes no dead letters of that one. A missing one is created later.
 
-    A group whose settings `known` so far name the same one keeps it, whatever has become of that topic: who starts with
-    a `PUT` goes on, and the group tells that its dead letters wait.
+    If a group's settings so far (`known`) name the same topic, the group keeps it, whatever has become of that topic.
+    So a program that starts with a `PUT` goes on, and the group reports that its dead letters wait.
     """
     if settings.dead_letter is None:
         return
     if settings.dead_letter.topic == topic:
-        # They would come to the group again as new messages, without end.
+        # Its dead letters would come to the group again as new messages, without end.
         raise own_topic_refused(topic)
     with suppress(BraidError):
         await broker.topics.newest_view(settings.dead_letter.topic)
@@ -99,7 +99,7 @@ async def check_dead_letter(
 
 
 async def first_positions(broker: Broker, topic: str, begin: str | None) -> Beginning:
-    """Where a group begins: earliest, latest, or a time. Raises `InvalidInput` for anything else."""
+    """The positions where a group begins: earliest, latest, or a time. Raises `InvalidInput` for anything else."""
 
     async def positions(reader: TopicReader) -> Positions:
         return await start_positions(topic, reader, None, begin, default="earliest")
@@ -108,7 +108,7 @@ async def first_positions(broker: Broker, topic: str, begin: str | None) -> Begi
 
 
 def queue_of(group: Group) -> QueueGroup:
-    """Raises `Conflict` for a group of the other mode."""
+    """The group as a queue group. Raises `Conflict` for a group of the other mode."""
     if not isinstance(group, QueueGroup):
         raise Conflict(
             "group-mode",
@@ -120,7 +120,7 @@ def queue_of(group: Group) -> QueueGroup:
 
 
 def stream_of(group: Group) -> StreamGroup:
-    """Raises `Conflict` for a group of the other mode."""
+    """The group as a stream group. Raises `Conflict` for a group of the other mode."""
     if not isinstance(group, StreamGroup):
         raise Conflict(
             "group-mode",

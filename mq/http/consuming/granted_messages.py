@@ -1,4 +1,4 @@
-"""Reads the messages that were granted to a consumer: many of one page together, where they lie near each other."""
+"""Reads the messages that were granted to a consumer: many of one page together, if they lie near each other."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_view import TopicView, as_shown
 
 MOST_GAP_ROWS, MOST_SPAN_ROWS = 1_000, 20_000
-"""Grants with so many messages of others between them at the most are read together, over so many rows."""
+"""Grants with at most so many messages of others between them are read together, over so many rows."""
 MIXED_PAGE_BYTES = 1024 * 1024
-"""So much is read at a time where there are messages of others between. Of these nothing is kept."""
+"""The size of one read if messages of others lie between. Those are not kept."""
 
 
 class Piece(NamedTuple):
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return self.stop - self.start
 
 
@@ -38,33 +38,33 @@ class GrantedPage(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """What was read: the grants, each as far as it was, and their messages."""
+    """The result of a read: the grants, each as far as it was read, and their messages."""
 
     grants: list[Grant]
     pages: list[GrantedPage]
 
     @property
     def rows(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return sum(page.run.table.num_rows for page in self.pages)
 
     def as_shown(self, view: TopicView) -> "Granted":
-        """The same as the view shows it: messages of a member do not say to which member they belong."""
+        """The same messages as the view shows them: messages of a member do not name their member."""
         return Granted(self.grants, [page._replace(run=_as_shown(view, page.run)) for page in self.pages])
 
 
 Lose = Callable[[Grant, int, int], None]
-"""Is told what messages of a grant are gone: retention, or a repair, has removed them since they were made ready."""
+"""Gets a range of messages of a grant that are gone: retention or a repair has removed them meanwhile."""
 TakeBack = Callable[[Grant, int], None]
-"""Is told from where on nobody will see the messages of a grant."""
+"""Gets the offset from which on no consumer will see the messages of a grant."""
 
 
 async def read_granted(
     reader: TopicReader, grants: Sequence[Grant], max_bytes: int, *, lose: Lose, take_back: TakeBack
 ) -> Granted:
-    """The messages of the grants, up to about `max_bytes`, at least one. What does not fit goes back.
+    """The messages of the grants, up to about `max_bytes`, at least one. The rest goes back.
 
-    Raises as `TopicReader.read_segment`; what is left of all grants is still leased then.
+    Raises as `TopicReader.read_segment`; the rest of all grants is still leased then.
     """
     pages: list[GrantedPage] = []
     place = _Place(grants)
@@ -85,7 +85,7 @@ def _as_shown(view: TopicView, run: Run) -> Run:
 
 
 class _Place:
-    """How far a list of grants is read."""
+    """The place up to which a list of grants is read."""
 
     def __init__(self, grants: Sequence[Grant]) -> None:
         self._grants, self._number = grants, 0
@@ -93,11 +93,11 @@ class _Place:
 
     @property
     def grant(self) -> Grant | None:
-        """The grant that is next; None at the end."""
+        """The next grant; None at the end."""
         return self._grants[self._number] if self._number < len(self._grants) else None
 
     def left(self) -> list[tuple[Grant, int]]:
-        """The grants that are not read to their ends, and up to where they are."""
+        """The grants that are not read to their ends, each with the offset that was reached."""
         return [
             (grant, self.offset if number == self._number else grant.start)
             for number, grant in enumerate(self._grants)
@@ -115,7 +115,7 @@ class _Place:
         return before.stop - self.offset
 
     def pass_over(self, segment: int, first: int, end: int, lose: Lose) -> list[Piece]:
-        """Go on behind `[first, end)` of a segment, which was read; what of it is granted. What lies before is gone."""
+        """Pass `[first, end)` of a segment, which was read, and return its granted parts. Those before it are gone."""
         found: list[Piece] = []
         while (grant := self.grant) is not None and grant.segment == segment:
             if self.offset < first:
@@ -148,7 +148,7 @@ async def _page(reader: TopicReader, place: _Place, max_bytes: int) -> Run:
 
 
 def _picked(page: Run, first: int, pieces: Sequence[Piece]) -> Run:
-    """The rows of these pieces. What lies between them is not kept."""
+    """The rows of these pieces. Rows between them are not kept."""
     start, stop = pieces[0].start, pieces[-1].stop
     if stop - start == sum(each.rows for each in pieces):
         if start == first and stop == page.end:
@@ -159,7 +159,7 @@ def _picked(page: Run, first: int, pieces: Sequence[Piece]) -> Run:
 
 
 def _granted(grants: Sequence[Grant], pages: Sequence[GrantedPage]) -> Granted:
-    """The grants of which there are messages, as far as they were read, and the pages, whose pieces name them anew."""
+    """The grants with messages, as far as they were read, and the pages, whose pieces get new numbers of grants."""
     numbers: dict[int, int] = {}
     found: list[Grant] = []
     for page in pages:

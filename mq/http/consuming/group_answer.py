@@ -1,4 +1,4 @@
-"""What requests about groups are answered, wherever the group is coordinated."""
+"""The answers to requests about groups, wherever the group is coordinated."""
 
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,7 +17,7 @@ from mq.peers.group_call import GroupRequest
 
 @dataclass(frozen=True, slots=True)
 class GroupAnswer:
-    """What to answer: a document, or claimed messages as `parts`."""
+    """An answer: a document, or claimed messages as `parts`."""
 
     status: int
     media_type: str
@@ -30,7 +30,7 @@ class GroupAnswer:
 
 
 Operation = Callable[[SegmentGroups, GroupRequest, ReadLease], Coroutine[Any, Any, GroupAnswer]]
-"""Does what is asked of one of those groups; what the answer takes is held by the lease."""
+"""Does the requested work on one of those groups. The lease holds the memory of the answer."""
 
 
 def response_of(answer: GroupAnswer, lease: ReadLease) -> Response:

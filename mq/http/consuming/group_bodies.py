@@ -25,11 +25,11 @@ MOST_BYTES = 64 * 1024 * 1024
 BODY_BYTES = 4 * 1024 * 1024
 _Seconds = Annotated[float, Field(ge=0, le=86_400 * 366, allow_inf_nan=False)]
 _Lease = Annotated[float, Field(ge=1, allow_inf_nan=False, json_schema_extra={"maximum": MOST_LEASE_SECONDS})]
-"""The group has a bound of its own below this one, so that who asks for too much is told only that one."""
+"""Groups have a bound of their own below this one. So a request for too much is refused by that one alone."""
 _Offset = Annotated[int, Field(ge=0, le=2**62)]
 _Epoch = Annotated[int, Field(ge=1, le=2**62)]
 _Process = Annotated[str, Field(max_length=200)]
-"""What a process calls itself, so that another one under its name is told from itself."""
+"""A process's own id: it shows when another process has the same member name."""
 _MemberId = Annotated[str, Field(max_length=200)]
 
 
@@ -201,12 +201,12 @@ class CommitBody(JsonBody):
 
 
 def to_decide(parts: Sequence[ClaimPart], tokens: ClaimTokens) -> Steps[list[ToDecide]]:
-    """What the parts name. Raises `InvalidInput` that names the part and what is right.
+    """The messages that the parts name. Raises `InvalidInput` that names the part and the right form.
 
-    A message may be named by several deliveries, as whoever has got it twice does: each has an outcome of its own.
-    Parts that name the same one are refused, and so are too many ranges of messages.
+    Several deliveries may name one message, if a consumer has got it twice: each has an outcome of its own. Parts that
+    name the same delivery of a message are refused, and so are too many ranges of messages.
     """
-    # Most name messages of the same few claims.
+    # Most parts name messages of the same few claims.
     read = cache(tokens.read)
     decided: list[ToDecide] = []
     ordered: list[tuple[int, int, int, int, int]] = []

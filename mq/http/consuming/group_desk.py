@@ -55,11 +55,11 @@ from mq.topic.topic_view import TopicView
 
 FROM, CLAIMS = "from", "claims"
 _DECIDING = frozenset(("acks", "releases", "extensions", "commits"))
-"""Their bodies name many messages, or segments."""
+"""Operations whose bodies name many messages, or segments."""
 
 
 class GroupDesk:
-    """Does what is asked of groups that this broker coordinates. All methods belong to the event loop's thread."""
+    """Does the work for groups that this broker coordinates. All methods belong to the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -79,13 +79,13 @@ class GroupDesk:
         }
 
     async def serve(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        """Serve a request; what the answer takes is held by the `lease`. Raises what `problem_of` knows."""
+        """Serve a request. The `lease` holds the memory of the answer. Raises what `problem_of` knows."""
         operation = self._operations.get(request.operation)
         if operation is None:
             raise NotFound("path", f"groups know no {request.operation!r}")
         if request.operation == CLAIMS:
             return await self._claim_in_time(operation(groups, request, lease), _object(request))
-        # What was decided is stored when the store is back. Whoever asks again then is answered as now.
+        # A decision is stored when the store is back. A client that asks again then gets the same answer.
         what = f"the request {request.operation!r} to group {request.group!r}"
         if request.operation in _DECIDING:
             operation = partial(self._within_budget, operation)
@@ -98,7 +98,7 @@ class GroupDesk:
             return await operation(groups, request, lease)
 
     async def _claim_in_time(self, claiming: Coroutine[Any, Any, GroupAnswer], asked: dict[str, Any]) -> GroupAnswer:
-        """A claim that the store keeps from being answered is given up, and nothing is handed out by it."""
+        """Give up a claim that cannot be answered in time because of the store. It hands no message out."""
         wait_seconds = asked.get("wait", 0)
         patience_seconds = self._broker.settings.publish_timeout
         limit = asyncio.timeout(patience_seconds + (wait_seconds if isinstance(wait_seconds, int | float) else 0))
@@ -140,7 +140,7 @@ class GroupDesk:
             if settings != known:
                 await group.configure(settings)
         document = await document_of(self._broker, group)
-        # A group does not remember where it began: it is where it has come to.
+        # A group does not remember where it began, only how far it has come.
         differs = {} if created or begin is None else {FROM: {"wanted": begin, "actual": None}}
         return GroupAnswer.of(document | {"created": created, "differs": differs}, 201 if created else 200)
 
@@ -238,7 +238,7 @@ class GroupDesk:
             consumer=asked.consumer,
         )
         try:
-            # Not of what has the name now, if that is something else: what was granted is there, or nowhere.
+            # Not of another topic that has the name now: the granted messages are in this one, or nowhere.
             view = await group.source.view()
             reader = self._broker.reader_of(TopicView(view.runtime), room=lease)
             granted = await read_granted(
@@ -247,7 +247,7 @@ class GroupDesk:
         except BaseException:
             group.take_back(grants)
             raise
-        # A worker has to know whether messages of a key take turns.
+        # A worker must know whether messages of a key take turns.
         about = {"lease_seconds": lease_ms / 1000, "order": group.progress.settings.order}
         granted = granted.as_shown(view)
         if request.accept == ARROW:
@@ -290,11 +290,11 @@ _EXAMPLES = {
     "messages": MessagesBody.EXAMPLE,
     CLAIMS: ClaimBody.EXAMPLE,
 }
-"""What a body looks like, by what is asked."""
+"""An example of a body for each operation."""
 
 
 def _begin(given: Any) -> str | None:
-    """Where a group is to begin, also where there is one already. Raises `InvalidConfig` and `InvalidInput`."""
+    """Where a group is to begin, even if the group exists already. Raises `InvalidConfig` and `InvalidInput`."""
     if given is None:
         return None
     if not isinstance(given, str):
@@ -318,7 +318,7 @@ def _place(message_id: str) -> Place:
 
 
 def _about(seen: Seen) -> dict[str, Any]:
-    """What is told of messages that are shown. A dead letter tells it by its headers."""
+    """The additional fields of messages that are shown. A dead letter has them in its headers."""
     if seen.left_ms is not None:
         return {"deliveries": seen.deliveries, "lease_seconds": seen.left_ms / 1000}
     due = {} if seen.due_ms is None else {"deliver_at": rfc3339(seen.due_ms * 1000)}
@@ -326,12 +326,12 @@ def _about(seen: Seen) -> dict[str, Any]:
 
 
 def _lease_ms(asked_seconds: float | None, group: QueueGroup) -> int:
-    """Raises `InvalidConfig` for a lease that is longer than the group's own.
+    """The lease in milliseconds. Raises `InvalidConfig` for a lease that is longer than the group's own.
 
     A coordinator that takes over waits for no longer than that.
     """
     longest_ms = group.progress.settings.lease_ms
-    # Seconds are compared: a thousand times the largest number there is would be none.
+    # Compares seconds: a thousand times the largest number would be infinite.
     if asked_seconds is not None and asked_seconds > longest_ms / 1000:
         raise InvalidConfig(
             f"lease_seconds is {asked_seconds:g}: a lease of group {group.name!r} runs for at most "

@@ -1,4 +1,4 @@
-"""What a group is told to be: its settings, how far it has come, and who works on it."""
+"""The description of a group: its settings, its progress, and its consumers or members."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from mq.groups.stream_group import StreamGroup
 MOST_CONSUMERS = 100
 
 _AT_MOST = {"at_most": True}
-"""There are too many messages of other members of the topic group to count them."""
+"""The topic group's other members have too many messages to count them."""
 
 
 async def document_of(broker: Broker, group: Group) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _delayed_letters(group: QueueGroup) -> dict[str, Any]:
 
 
 def _consumers(found: Mapping[str, Consuming]) -> dict[str, Any]:
-    """The `MOST_CONSUMERS` that have most, and how many others there are."""
+    """The `MOST_CONSUMERS` with the most messages, and how many others there are."""
     ranked = sorted(found.items(), key=lambda each: (-each[1].in_flight, -each[1].waiting, each[0]))
     shown = [
         {"consumer": name or None, "in_flight": each.in_flight, "waiting": each.waiting}
@@ -66,7 +66,7 @@ def _consumers(found: Mapping[str, Consuming]) -> dict[str, Any]:
 
 
 def _of_stream(group: StreamGroup, lag: Lag) -> dict[str, Any]:
-    """Its members, and the segments it is in. Those that wait for their predecessors count in the lag of the whole."""
+    """The group's members and segments. Segments that wait for their predecessors count in the lag of the whole."""
     progress = group.progress
     holders = {
         segment: each.member if progress.members.get(each.member) == each.start else None

@@ -1,4 +1,4 @@
-"""Finds out who coordinates a group, and has the request served there."""
+"""Finds the coordinator of a group, and lets it serve the request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from mq.peers.group_call import GroupRequest
 from mq.security.principal import ACTING
 
 RETRY_SECONDS = 10.0
-"""As long as a failover mostly takes. Whoever asks again later begins anew."""
+"""As long as a failover mostly takes. A client that asks again later begins anew."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.05, 1.0
 _T = TypeVar("_T")
 _MAKING = frozenset(("put", "claims", "members"))
@@ -31,8 +31,8 @@ _MAKING = frozenset(("put", "claims", "members"))
 class GroupRouter:
     """Serves requests about groups, wherever they are coordinated.
 
-    A request that met a coordinator which is none any more is sent again: to the next one. Every request may be
-    repeated: an ack that was stored is answered as the first time.
+    If a broker has stopped being the coordinator, the request is sent again, to the next one. Every request may be
+    repeated: an ack that was stored gets the same answer as the first time.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -96,7 +96,7 @@ class GroupRouter:
 
 
 def _listed(answer: GroupAnswer) -> list[tuple[str, str]]:
-    """Raises `SegmentMoved` for a problem: that broker will know better, or another one."""
+    """The groups in an answer. Raises `SegmentMoved` for a problem: that broker will know better, or another one."""
     document = orjson.loads(b"".join(answer.parts))
     if answer.status != 200:
         raise SegmentMoved(f"a broker could not list its groups: {document.get('detail', answer.status)}")

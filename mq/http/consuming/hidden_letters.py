@@ -1,4 +1,4 @@
-"""The topic of a group's dead letters, as far as whoever asks may know it."""
+"""The topic of a group's dead letters, as far as the client may know it."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mq.security.principal import Principal
 
 
 def dead_letter_topic(settings: bytes) -> str | None:
-    """The topic for dead letters that these settings of a group name; None if they name none that could be one."""
+    """The topic for dead letters in these settings of a group; None if they have none that could be one."""
     try:
         return _named(orjson.loads(settings or b"{}"))
     except (orjson.JSONDecodeError, LookupError, TypeError):
@@ -34,12 +34,12 @@ def without_hidden_letters(answer: GroupAnswer, topic: str, principal: Principal
         return answer
     document["settings"]["dead_letter"] = {"topic": HIDDEN}
     if "dead_letters_delayed" in document:
-        # It names the topic.
+        # The reason names the topic.
         document["dead_letters_delayed"]["reason"] = HIDDEN
     return GroupAnswer.of(document, answer.status)
 
 
 def _named(settings: Any) -> str | None:
-    """Raises `LookupError` and `TypeError`."""
+    """The name of the topic. Raises `LookupError` and `TypeError`."""
     named = settings["dead_letter"]["topic"]
     return named if isinstance(named, str) else None

@@ -1,4 +1,4 @@
-"""Serves what the members of stream groups ask, at the broker that coordinates the group."""
+"""Serves the requests of members of stream groups, at the broker that coordinates the group."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,11 +21,11 @@ from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 
 BEATS_PER_SESSION = 3
-"""A member that sends so many may miss one."""
+"""Heartbeats per session. A member that sends so many may miss one."""
 
 
 class StreamDesk:
-    """Does what members ask of stream groups that this broker coordinates."""
+    """Serves members of stream groups that this broker coordinates."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -54,7 +54,7 @@ class StreamDesk:
             asked.member_epoch,
             released=[(each.segment, each.epoch) for each in asked.released],
             holds=[(each.segment, each.epoch) for each in asked.segments],
-            # Its session is not kept up for long by a member that has gone away while it waits.
+            # Bounded, so that a member that goes away during the wait does not keep its session for long.
             process=asked.process,
             wait_seconds=min(asked.wait, group.progress.settings.session_seconds / 2),
         )
@@ -84,7 +84,7 @@ class StreamDesk:
 
 
 async def _why_none_counts(group: StreamGroup, member: str, commits: Sequence[Commit]) -> str:
-    """Why no position has moved. A segment may be unknown only here, so the member is told no more than to join."""
+    """Why no position has moved. A segment may be unknown only here, so the member is only asked to join again."""
     state = (await group.source.runtime()).state
     for segment in (each.segment for each in commits):
         if state.segment(segment) is None and segment not in group.progress.segments:
@@ -104,7 +104,7 @@ def _member_id(name: str) -> str:
 
 
 def _told(group: StreamGroup, member: str, start: int, told: Told) -> dict[str, Any]:
-    """What a member has to know. Each segment that it holds, it reads from `position` on."""
+    """What a member must know. It reads each segment that it holds from `position` on."""
     session_seconds = group.progress.settings.session_seconds
     return {
         "member_id": member,

@@ -53,7 +53,7 @@ def cluster_router(broker: Broker) -> APIRouter:
             {
                 "cluster": broker.settings.cluster,
                 "version": VERSION,
-                # Out of touch it would be the last one that was known, who may have died since.
+                # Out of touch it would be the last leader that was known, which may have died since.
                 "leader": None if (lost := broker.zookeeper_lost) is not None else broker.coordinator.leader(),
                 "brokers": brokers,
                 "peer_keys": _peer_keys(broker) if may_observe else None,
@@ -113,7 +113,7 @@ def cluster_router(broker: Broker) -> APIRouter:
 
 
 def _damaged_topics(broker: Broker) -> list[dict[str, str | int]]:
-    """The topics of which this broker knows damaged or missing objects, by the scrub or by its readers."""
+    """The topics with damaged or missing objects that this broker knows of, by the scrub or by its readers."""
     counts = broker.scrubber.findings.topics()
     counts |= {topic: n for topic, runtime in broker.topics.items() if (n := len(damaged_objects(broker, runtime)))}
     return [{"topic": topic, "objects": counts[topic]} for topic in sorted(counts)]
@@ -134,7 +134,7 @@ def _ids(brokers: Sequence[BrokerInfo]) -> str:
 
 
 async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
-    """What another broker answers. Raises `PeerUnreachable` if it does not answer."""
+    """The answer of another broker. Raises `PeerUnreachable` if it does not answer."""
     try:
         return await call
     except (PeerUnreachable, PeerSilent) as error:
@@ -174,7 +174,7 @@ def _rendered(broker: Broker) -> Steps[bytes]:
 
 
 def _broker(broker: Broker, info: BrokerInfo, segments: int | None) -> dict[str, str | int | None]:
-    """A broker as answers show it. Without `segments`, it is shown to those who may not know how much it does."""
+    """A broker as answers show it. Without `segments`, it is for clients that may not know the broker's work."""
     draining = info.draining or (info.id == broker.id and broker.draining.is_set())
     return {
         "broker": info.id,
@@ -189,7 +189,7 @@ def _broker(broker: Broker, info: BrokerInfo, segments: int | None) -> dict[str,
 
 
 def _peer_keys(broker: Broker) -> str:
-    """Whether other brokers have to prove by keys who they are."""
+    """Whether other brokers must prove their identity by keys."""
     if broker.peer_keys is None:
         return "none"
     return "optional" if broker.settings.peer_keys_optional else "required"

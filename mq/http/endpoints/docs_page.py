@@ -1,7 +1,7 @@
 """`GET /docs`: Swagger UI for the OpenAPI document. It comes from the package, not from a CDN.
 
-Scripts of another site on a page of the broker could do whatever its reader may. So the page allows only scripts of the
-broker itself, and connections to it, by its Content-Security-Policy.
+Scripts of another site on a page of the broker would have all rights of its reader. So, by its Content-Security-Policy,
+the page allows only scripts of the broker itself, and connections to it.
 """
 
 from importlib import resources

@@ -1,4 +1,4 @@
-"""The live segment files, for readers that read the store themselves, and the notice that others wrote files."""
+"""The live segment files, for readers that read the store themselves, and the notice that others have written files."""
 
 import re
 from collections.abc import Set
@@ -83,7 +83,7 @@ def files_router(broker: Broker) -> APIRouter:
 
 
 async def _with_files(broker: Broker, topic: str) -> TopicRuntime:
-    """Raises `Conflict` for a member: who takes all messages in the files for its own would have those of others."""
+    """The topic. Raises `Conflict` for a member of a topic group: its files have messages of other members too."""
     view = await broker.topics.view(topic)
     if view.member is not None:
         group = view.runtime.topic
@@ -121,7 +121,7 @@ async def _listed(
                 return {"files": listed, "next": f"{segment.id}-{facts.start}"}
             listed.append(await _file(broker, runtime, segment.id, facts, expires_seconds))
         if (gap := _next_gap(runtime, segment.id, index, begin)) is not None:
-            # What comes next has no file: the page ends here, and the next one says why.
+            # The next messages have no file: the page ends here, and the next one reports why.
             start, error = gap
             if listed:
                 return {"files": listed, "next": f"{segment.id}-{start}"}
@@ -134,10 +134,10 @@ async def _listed(
 def _next_gap(
     runtime: TopicRuntime, segment_id: int, index: SegmentIndex, offset: int
 ) -> tuple[int, UnreadableObject] | None:
-    """Where the first messages from `offset` on begin that cannot be read, and the error for who reads them.
+    """The first offset from `offset` on whose messages cannot be read, and the error for its readers.
 
-    None if all can be read, apart from what is given up. Behind a damaged last file nobody knows of any messages. A
-    damaged seal has none.
+    None if all can be read, apart from messages that are given up. It is not known whether there were messages behind a
+    damaged last file. A damaged seal has none.
     """
     ref, segment = runtime.ref(segment_id), runtime.state.segment(segment_id)
     for hole in index.lost:
@@ -196,7 +196,7 @@ async def _index(broker: Broker, runtime: TopicRuntime, segment_id: int) -> Segm
 
 
 async def _index_to(broker: Broker, runtime: TopicRuntime, segment_id: int, end: int | None) -> SegmentIndex:
-    """As `_index`, but without listing the store if the segment is known here to reach `end`."""
+    """As `_index`, but without a listing of the store if the segment is known here to reach `end`."""
     if end is not None and broker.maintenance.is_maintainer(runtime):
         index = await runtime.reads.index(segment_id)
         if index.end >= end:

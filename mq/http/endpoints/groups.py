@@ -64,11 +64,11 @@ def groups_router(broker: Broker) -> APIRouter:
         body = await read_body(request)
         named = dead_letter_topic(body) if operation == "put" else None
         if named not in (None, topic, default_dead_letter_topic(topic)):
-            # The brokers would publish there for whoever may manage this group.
+            # The brokers would publish there for any client that may manage this group.
             principal_of(request).require("publish", named)
         asked = GroupRequest(topic, group, operation, body)
         with broker.read_budget.lease() as lease:
-            # Who reads pages waits for other readers of pages, and not for consumers.
+            # Readers of pages wait for each other, and not for consumers.
             lease.turns = broker.turns.others
             answer = await groups.serve(asked, lease)
             if operation in _DESCRIBING:
@@ -87,7 +87,7 @@ def groups_router(broker: Broker) -> APIRouter:
     async def claimed(request: Request, claiming: GroupRequest, wait_seconds: float) -> Response:
         with broker.read_budget.lease() as lease:
             lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
-            # What a consumer that has gone away would get is for others.
+            # If the consumer has gone away, its messages are for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
             allowed = broker.access.standings.of(credential_of(request.scope), route_of(request.scope).need)
             try:

@@ -43,7 +43,7 @@ def history_router(broker: Broker) -> APIRouter:
 async def _page(broker: Broker, topic: str, present: Mapping[int, Segment], after: int, limit: int) -> list[Segment]:
     """The first segments after that id: those `present` in topic.json, and those in the history.
 
-    None is missed, because topic.json was read first: a segment is in the history before it leaves topic.json.
+    No segment is missed, because topic.json was read first: a segment is in the history before it leaves topic.json.
     """
     kept = {segment.id: segment for segment in await broker.catalogue.read_history(topic, after=after, limit=limit)}
     found = kept | {i: segment for i, segment in present.items() if i > after}

@@ -31,7 +31,7 @@ class LoadFileUpload:
     ) -> Reply:
         """Store the body as that file of a bulk load. Raises errors that `problem_of` can answer.
 
-        The file appears whole or not at all. If the file exists with the same bytes, the answer is the same: so a put
+        The file appears whole or not at all. If the file exists with the same bytes, the answer is the same. So a put
         whose answer was lost can be repeated. Raises `NameTaken` if it exists with other bytes.
         """
         broker = self._broker
@@ -56,7 +56,7 @@ class LoadFileUpload:
         return Reply(orjson.dumps(stored), 201)
 
     async def _compare(self, key: str, body: "_Counted", size_bytes: int) -> None:
-        """Raises `NameTaken` unless the file that exists has the bytes of the body."""
+        """Raise `NameTaken` unless the file that exists has the bytes of the body."""
         if body.taken_bytes:
             # The file was created while the body arrived, and the chunks read so far are gone. A repeat is compared.
             raise Repeatable(OutcomeUnknown(f"{key}: another put of it was under way; send it again"))

@@ -29,7 +29,7 @@ MOST_COMMIT_BYTES = 4 * 1024 * 1024
 MOST_TARGETS = 1000
 _LOAD_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z")
 _LoadId = Annotated[str, Path(description="The name of the bulk load: 1 to 64 of A-Z a-z 0-9 . _ -.")]
-# In the path of a file they have at most 18 digits.
+# In the path of a file these numbers have at most 18 digits.
 _Count = Annotated[int, Field(ge=0, lt=10**18)]
 
 

@@ -40,7 +40,7 @@ def members_router(broker: Broker) -> APIRouter:
     async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
         """Keep a session up: tell what is let go, and learn which segments to read, and which to let go."""
         async with large_body(broker, request, BODY_BYTES) as body:
-            # It waits for long, and what it says of many segments is short then.
+            # It waits for long, and a long list of segments is a short text by then.
             told = await in_turns(_heartbeat(body, member_id), broker.turns.others)
         beat = GroupRequest(topic, group, "heartbeats", told.model_dump_json(exclude_unset=True).encode())
         async with waiting(request.scope, told.wait, broker.clock):
@@ -50,7 +50,7 @@ def members_router(broker: Broker) -> APIRouter:
         with broker.read_budget.lease() as lease:
             if wait_seconds:
                 lease.turns = broker.turns.streams
-            # A member that has gone away is not kept in the group by its last heartbeat.
+            # The last heartbeat of a member that has gone away does not keep it in the group.
             work = groups.serve(beat, lease, wait_seconds=wait_seconds)
             try:
                 return response_of(await until_gone(request.receive, work), lease)
@@ -76,13 +76,13 @@ def members_router(broker: Broker) -> APIRouter:
 
 
 def _heartbeat(body: bytes, member_id: str) -> Steps[HeartbeatBody]:
-    """The heartbeat of the member that the path names, if the body names no other."""
+    """The heartbeat of the member in the path. The body may name no other."""
     document = yield from object_in_steps(body or b"{}", HeartbeatBody.EXAMPLE, MOST_DECIDED)
     return (yield from checked_in_steps({"member_id": member_id, **document}, HeartbeatBody))
 
 
 def _without_member(schema: dict[str, Any]) -> dict[str, Any]:
-    """The path names the member already."""
+    """The schema without the member, which the path names already."""
     (content,) = schema["requestBody"]["content"].values()
     described = content["schema"]
     described["properties"] = {name: each for name, each in described["properties"].items() if name != "member_id"}

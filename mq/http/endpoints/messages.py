@@ -44,7 +44,7 @@ from mq.topic.topic_view import TopicView
 PRESIGNED_SECONDS = 900
 SILENT_SECONDS = 5.0
 LONGEST_LOOK_SECONDS = 5.0
-# The pause doubles each time. When others take over a silent owner's segment, that ends the wait by itself.
+# The pause doubles each time. A takeover of the silent owner's segment ends the wait by itself.
 ASK_AGAIN_FIRST_SECONDS, ASK_AGAIN_LONGEST_SECONDS = 0.2, 1.0
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {
@@ -79,7 +79,7 @@ async def _page_asked(request: Request, limit: Limit = 100, max_bytes: MaxBytes 
 class _Patience:
     """How long a reader waits: for a first message as long as it asked, for a silent owner at least `SILENT_SECONDS`.
 
-    Meanwhile the silent owner's segment is taken over. Nobody waits while the broker drains.
+    Meanwhile the silent owner's segment is taken over. No reader waits while the broker drains.
     """
 
     def __init__(self, broker: Broker, wait_seconds: float) -> None:
@@ -94,11 +94,11 @@ class _Patience:
         return self._left_seconds(self._wait_seconds) <= 0
 
     async def wait(self, news: "asyncio.Future[None]") -> None:
-        """Wait until there is something new, or the time is over."""
+        """Wait until there is news, or the time is over."""
         await asyncio.wait([news], timeout=self._left_seconds(self._wait_seconds))
 
     async def wait_for_owner(self, news: "asyncio.Future[None]", silent: OwnerSilent) -> None:
-        """Wait until there is something new, or it is time to try again. Raises `silent` when the time is over."""
+        """Wait until there is news, or it is time to try again. Raises `silent` when the time is over."""
         left_seconds = self._left_seconds(max(self._wait_seconds, SILENT_SECONDS))
         if left_seconds <= 0:
             raise silent
@@ -118,7 +118,7 @@ _PageAsked = Annotated[Page, Depends(_page_asked)]
 
 
 def messages_router(broker: Broker) -> APIRouter:
-    """The endpoints that give messages."""
+    """The endpoints that return messages."""
     router = new_router("messages")
 
     @router.serves(BROWSE, responses=_PAGE)
@@ -183,7 +183,7 @@ def messages_router(broker: Broker) -> APIRouter:
 
 
 def _lease(broker: Broker, page: Page) -> ReadLease:
-    """What a page will hold. Who waits for news takes turns with subscribers: both are woken by the hundred."""
+    """The room for a page. A reader that waits for news takes turns with subscribers: both are woken by the hundred."""
     lease = broker.read_budget.lease()
     if page.wait_seconds:
         lease.turns = broker.turns.streams
@@ -195,7 +195,7 @@ async def _browse(
 ) -> tuple[list[Run], Positions]:
     """A page from these positions on, once it has messages or the time is over, and the positions after it.
 
-    A reader of a member of a topic group that finds others' messages alone gets a page without messages after
+    A reader of a member of a topic group may find only others' messages. It gets a page without messages after
     `LONGEST_LOOK_SECONDS`, or after the time for which it waits, if that is longer. The positions have moved on then.
     """
     patience, looked = (
@@ -210,7 +210,7 @@ async def _browse(
                 return runs, reached
             lease.release()
             if reader.may_go_on:
-                # Only other members' messages so far. Where that is told, nobody reads them again.
+                # Only other members' messages so far. From the new positions on, they are not read again.
                 positions = reached
                 await lease.turns.wait()
                 continue
@@ -229,7 +229,7 @@ async def _browse(
 async def _read_segment(
     broker: Broker, runtime: TopicView, segment: int, offset: int, page: Page, lease: ReadLease
 ) -> tuple[Run, int | None]:
-    """As `_browse`, of one segment; and the end of the segment, None while it is open."""
+    """As `_browse`, for one segment, with the end of the segment; None while it is open."""
     reader = await broker.reader(runtime.topic, room=lease)
     patience = _Patience(broker, page.wait_seconds)
     while True:
@@ -257,7 +257,7 @@ async def _read_segment(
 async def _payload_response(
     request: Request, broker: Broker, runtime: TopicView, run: Run, lease: ReadLease
 ) -> Response:
-    """The payload of the one message in `run`: from here, or where the object store itself gives it."""
+    """The payload of the one message in `run`: from here, or a redirect to the object store itself."""
     ref = run.table["_ref"][0].as_py()
     if ref is None:
         (value,) = values_of(run.table["value"])
@@ -270,13 +270,13 @@ async def _payload_response(
     offset = run.table["_offset"][0].as_py()
     expires_seconds = presigned_seconds(request, broker.clock, PRESIGNED_SECONDS)
     presigned = await broker.store.presign_get(key, expires_seconds=expires_seconds)
-    # An address has the name of the topic group in it, which not everybody may know who may read a member.
+    # An address has the name of the topic group in it. Not every reader of a member may know that.
     if presigned is not None and principal_of(request).sees(runtime.state.topic):
         with _of_message(key, run.segment, offset):
             check_size(reference, (await broker.store.head(key)).size_bytes)
         return RedirectResponse(presigned.url, 307)
     parts = _payload(broker, key, reference, run.segment, offset)
-    # What is wrong with the first part is told in an answer of its own.
+    # An error in the first part gets an answer of its own.
     first = await anext(parts, b"")
     headers = {"content-length": str(reference.size_bytes), "etag": f'"{reference.etag}"'}
     return PacedStream(_in_order(first, parts), headers, "application/octet-stream", broker.turns.pages)
@@ -295,7 +295,7 @@ def _of_message(key: str, segment: int, offset: int) -> Iterator[None]:
 
 
 async def _still_there(broker: Broker, reader: TopicReader, topic: str, positions: Positions) -> None:
-    """After a wait: raises `NotFound` if the topic has been deleted, and as `check_positions`."""
+    """Look again after a wait. Raises `NotFound` if the topic has been deleted, and as `check_positions`."""
     await broker.topics.view(topic)
     await check_positions(topic, reader, positions)
 
@@ -303,12 +303,12 @@ async def _still_there(broker: Broker, reader: TopicReader, topic: str, position
 async def _payload(
     broker: Broker, key: str, reference: Reference, segment: int, offset: int
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of a message's payload, a mebibyte at a time. The last ones come only if all are what was uploaded.
+    """The bytes of a message's payload, a mebibyte at a time. The last ones come only if all are as uploaded.
 
     Raises `CorruptFile` or `DataMissing` instead, so that the answer breaks off.
     """
     check, size_bytes = PayloadCheck(reference), reference.size_bytes
-    # An empty one is looked for as well.
+    # An empty payload is looked for as well.
     for start in range(0, max(size_bytes, 1), MIB):
         with _of_message(key, segment, offset):
             fetched = await broker.store.get(key, start=start, stop=min(start + MIB, size_bytes))

@@ -1,4 +1,4 @@
-"""`PUT /v1/topics/{topic}/uploads/{id}`: takes payloads for which the client has no address of the store's own."""
+"""`PUT /v1/topics/{topic}/uploads/{id}`: takes payloads if the client has no address of the store itself."""
 
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -15,7 +15,7 @@ from mq.http.principals import PRINCIPAL
 from mq.http.reply import Reply
 
 FIRST_BYTES = 16 * 1024
-"""So much of a body, or all of a smaller one, comes before it takes a connection to the store."""
+"""So much of a body, or all of a smaller one, arrives before the upload takes a connection to the store."""
 _DIGITS = re.compile(rb"[0-9]{1,16}\Z")
 
 
@@ -76,7 +76,7 @@ async def chunks_of(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def begin_of(body: AsyncIterator[bytes]) -> list[bytes]:
-    """The first chunks, until they have `FIRST_BYTES` or all has come: at most that and one chunk more."""
+    """The first chunks, until they have `FIRST_BYTES` or all have come: at most that and one chunk more."""
     begin: list[bytes] = []
     size_bytes = 0
     async for chunk in body:

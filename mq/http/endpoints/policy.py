@@ -1,4 +1,4 @@
-"""The policy: who may do what besides, what is revoked, how much each may take."""
+"""The policy: additional grants, revocations and quotas."""
 
 import asyncio
 import re
@@ -69,7 +69,7 @@ def policy_router(broker: Broker) -> APIRouter:
         version = document.pop("version", None)
         if version is not None and not expected.startswith(f'"{version}-'):
             raise PolicyChanged(f"the body is of version {version!r:.40}, and If-Match names {expected:.80}")
-        # The greatest takes as long as some hundred requests.
+        # The largest policy takes as long as some hundred requests.
         given = await asyncio.to_thread(parse_policy, document)
         return _answer(await in_force.replace(given, expected))
 
@@ -77,7 +77,7 @@ def policy_router(broker: Broker) -> APIRouter:
 
 
 def _policy_of(broker: Broker) -> "PolicyInForce":
-    """The policy in force. Raises `Conflict` where nobody is known by name."""
+    """The policy in force. Raises `Conflict` if no principal has a name."""
     if broker.access.policy is None:
         raise Conflict("no-policy", "this broker asks nobody for tokens, so it has no policy: see --authorizer")
     return broker.access.policy

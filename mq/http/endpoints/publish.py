@@ -52,7 +52,7 @@ HEADER_PREFIX = b"braid-header-"
 VALUE_HEADER = b"braid-value"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 _PLAIN_KEY = re.compile(rb"key=([A-Za-z0-9._~-]*)\Z")
-"""Of which decoding makes nothing else."""
+"""A query that decodes to itself."""
 _ENVELOPE = re.compile(rb'\s{0,64}\{\s{0,64}"messages"\s{0,64}:')
 
 
@@ -86,7 +86,7 @@ class PublishRequest:
         self.id = producer_sequence.producer_sequence(self.parameters) if query else None
 
     def with_query(self, query: bytes) -> "PublishRequest":
-        """One with the same headers, and that query. Raises what making it raises."""
+        """A request with the same headers, and that query. Raises as the constructor."""
         other = PublishRequest.__new__(PublishRequest)
         other.content_type, other.declared_bytes = self.content_type, self.declared_bytes
         other.encoding, other.headers, other.is_text = self.encoding, self.headers, self.is_text
@@ -154,7 +154,7 @@ class Publisher:
             arrived_seconds = self._now_seconds()
             if request.encoding:
                 arrived = await intake.inflate(arrived, request.encoding)
-            # Arrow reads a body where it lies. For all others it must be bytes.
+            # Arrow reads a body in place. All other formats need bytes.
             is_arrow = body_format is not None and not body_format.is_json
             body = cast("bytes", arrived) if is_arrow else await as_bytes(arrived, broker.turns.bodies)
             try:
@@ -174,12 +174,12 @@ class Publisher:
     def acknowledge(
         self, positions: Sequence[Position], size_bytes: int, arrived_seconds: float, *, replicated: bool
     ) -> Reply:
-        """The answer to a publish whose messages are at these positions, and whose body had arrived at that time."""
+        """The answer to a publish with messages at these positions, and with a body that had arrived at that time."""
         self.note(positions, size_bytes, arrived_seconds, replicated=replicated)
         return Reply(positions_body(positions))
 
     def acknowledge_stored(self, position: Position, began_seconds: float) -> Reply:
-        """As `acknowledge`, of one message that is stored, and of which no trace is told."""
+        """As `acknowledge`, for one stored message that is not traced."""
         self._stored.observe(self._now_seconds() - began_seconds)
         return Reply(single_position_body(position.segment, position.offset))
 
@@ -236,7 +236,7 @@ class Publisher:
         return await self.store_rows(view, rows, intake, request.id, replicated=replicated)
 
     async def decoded(self, decode: Steps[Rows], size_bytes: int, body_format: Format) -> Rows:
-        """The rows of a body of that size and format, decoded where that holds up nobody."""
+        """The rows of a body of that size and format, decoded without holding up other work."""
         broker, turns = self._broker, self._broker.turns.bodies
         if not body_format.is_json:
             pool = None if size_bytes <= body_format.inline_decode_bytes else broker.decode_pool
@@ -284,7 +284,7 @@ async def _publish_single(
 
 
 def intake_of(broker: Broker, topic: str, limit_bytes: int, *, wait: bool) -> Intake:
-    """What holds the room of one publish to a topic."""
+    """The intake that holds the room of one publish to a topic."""
     deadlines = broker.deadlines
     return Intake(
         broker.front_store,
@@ -308,7 +308,7 @@ def wants_replicated(acks: str | None, config: TopicConfig) -> bool:
 
 
 def refuse_forms(content_type: bytes, topic: str) -> None:
-    """Raises `UnsupportedMedia`. curl says that a body is a form unless it is told what it is; nobody means that."""
+    """Raise `UnsupportedMedia` for a form. curl declares a body as a form by default, and no client means that."""
     if content_type in _FORMS:
         raise UnsupportedMedia(
             f"the body is declared as a form ({content_type.decode('ascii')}), which curl does by itself. For several "
@@ -319,7 +319,7 @@ def refuse_forms(content_type: bytes, topic: str) -> None:
 
 
 def refuse_envelope(request: PublishRequest, body: bytes) -> None:
-    """Raises `UnsupportedMedia` if a body without a type is a document of messages: nobody means that as a value.
+    """Raise `UnsupportedMedia` if a body without a type is a document of messages: no client means that as a value.
 
     With a key in the query, it is one value.
     """
@@ -333,7 +333,7 @@ def refuse_envelope(request: PublishRequest, body: bytes) -> None:
 def _decoding(
     request: PublishRequest, body_format: Format, body: bytes, schema: MessageSchema, received_us: int
 ) -> Callable[[], Steps[Rows]]:
-    """What makes rows of a body of several messages, or of one in JSON whose key is in the query."""
+    """A decoder for a body of several messages, or of one in JSON whose key is in the query."""
     if request.is_text:
         raise InvalidInput("Braid-Value is only for a body that is a single value, and not declared as JSON")
     keys = {name: value for name, value in request.parameters.items() if name not in _ANY_PARAMETERS}
@@ -381,11 +381,11 @@ def _note(span: Span, positions: Sequence[Position], size_bytes: int) -> None:
 
 
 def positions_body(positions: Sequence[Position]) -> bytes:
-    """What a publish is answered."""
+    """The body of the answer to a publish."""
     parts = [b'{"segment":%d,"offset":%d,"count":%d}' % (p.segment, p.offset, p.count) for p in positions]
     return b'{"positions":[%b]}' % b",".join(parts)
 
 
 def single_position_body(segment: int, offset: int) -> bytes:
-    """As `positions_body`, of one message."""
+    """As `positions_body`, for one message."""
     return b'{"positions":[{"segment":%d,"offset":%d,"count":1}]}' % (segment, offset)

@@ -1,7 +1,7 @@
 """`GET /v1/topics/{topic}/subscribe`: messages as they arrive, as server-sent events or NDJSON.
 
-A stream has the next page read and rendered only when the client has taken the last one, and pages are small for a
-client that is slow, so it holds little. Streams at the same place share their pages (`mq/http/streaming`).
+The next page of a stream is read and rendered only when the client has taken the last one, and pages are small for a
+slow client, so a stream holds little. Streams at the same place share their pages (`mq/http/streaming`).
 """
 
 import asyncio
@@ -37,12 +37,12 @@ from mq.security.standing import Over, is_over
 from mq.topic.topic_view import TopicView
 
 BUFFERED_BYTES = 1024 * 1024
-"""What the systems at both ends may take for a client that does not read."""
+"""How much the systems at both ends may take for a client that does not read."""
 SLOW_SECONDS = 0.1
 
 
 class _Pace:
-    """How large the next page of a stream is, by how soon its client took the last one."""
+    """The size of the next page of a stream, by how soon its client took the last one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -79,7 +79,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
         broker.streams.check(address)
         view = await broker.topics.view(topic)
         reader = await broker.reader(topic, streaming=True)
-        # A browser that reconnects repeats its first URL. The header says how far it has got.
+        # A browser that reconnects repeats its first URL. The header has the place that it has reached.
         resumed = last_event_id or marker
         positions = await start_positions(topic, reader, resumed, None if last_event_id else from_, default="latest")
         assert chosen.stream is not None
@@ -165,23 +165,23 @@ class _Streams:
                     runtime.reads.follow(positions)
                     awaited: list[asyncio.Future[Any]] = [news] if over is None else [news, over]
                     await asyncio.wait(awaited, timeout=max(due_seconds - broker.clock.monotonic_seconds(), 0.0))
-                # Also where there is news all the time, and all of it is of other members of a topic group.
+                # Needed also if there is news all the time, but only of other members of a topic group.
                 if broker.clock.monotonic_seconds() >= due_seconds:
                     yield form.keepalive(to_marker(topic, positions))
                     written_seconds = broker.clock.monotonic_seconds()
             yield _written(form, end_of(view, positions, None, await self._refusal(over, scope), scope))
         except (PositionTooOld, UnreadableObject) as error:
-            # All that could be read before it was sent.
+            # All that could be read before the error was sent.
             yield _written(form, end_of(view, positions, error, await self._refusal(over, scope), scope))
 
     async def _refusal(self, over: Over | None, scope: Scope) -> BraidError | None:
-        """Why the permission is over, once that is recorded; None if it is not."""
+        """Why the permission is over, once that is recorded; None if it is not over."""
         if (refusal := is_over(over)) is not None:
             await record_end(self._broker, scope, refusal)
         return refusal
 
     async def _follow(self, place: Place, chunks: Chunks, over: Over | None) -> Positions:
-        """Have all that comes written to a stream that has got all there is; the positions at which that ended."""
+        """Write all new messages to a stream that has got all before. Returns the positions at which that ended."""
         positions, written = await self._live.follow(place, chunks, over)
         with written or contextlib.nullcontext():
             await chunks.drained()

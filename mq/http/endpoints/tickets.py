@@ -1,4 +1,4 @@
-"""`POST /v1/topics/{topic}/subscribe/tickets`, `…/socket/tickets`: what a web page opens a stream or a socket with."""
+"""`POST /v1/topics/{topic}/subscribe/tickets`, `…/socket/tickets`: tickets for streams and sockets of web pages."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -15,7 +15,7 @@ from mq.security.authorization import authorization_of
 
 
 def tickets_router(broker: Broker, tickets: Tickets) -> APIRouter:
-    """The endpoints that give tickets. Who may open the stream or the socket may ask for one."""
+    """The endpoints that give tickets. A client that may open the stream or the socket may ask for one."""
     router = new_router("tickets")
 
     def given(request: Request) -> Response:

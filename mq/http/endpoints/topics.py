@@ -100,7 +100,7 @@ def topics_router(broker: Broker) -> APIRouter:
         view = await broker.topics.view(topic)
         described = await describe(broker, view.runtime)
         if not principal_of(request).sees(view.runtime.topic):
-            # The names of objects have the name of the topic group in them.
+            # The names of objects contain that of the topic group.
             return json_response(described | {"topic": topic, "damaged": []})
         grouped = {"group": view.runtime.topic} if view.state.is_grouped else {}
         return json_response(described | {"topic": topic, **grouped})
@@ -128,7 +128,8 @@ def topics_router(broker: Broker) -> APIRouter:
 class PutTopic:
     """`PUT /v1/topics/{topic}` without parameters, for the dispatcher, and the work behind it, for FastAPI too.
 
-    FastAPI takes a third of the time of a request that creates a topic. It has those with parameters, which it refuses.
+    FastAPI takes a third of the time of a request that creates a topic. It gets requests with parameters, and refuses
+    them.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -152,7 +153,7 @@ class PutTopic:
 
 
 def _wants_new(condition: str | None) -> bool:
-    """Raises `InvalidInput` for a condition that topics do not have."""
+    """Whether the request wants a new topic. Raises `InvalidInput` for a condition that topics do not have."""
     if condition is not None and condition.strip() != "*":
         raise InvalidInput(
             f"If-None-Match: a topic has no versions to name, only * can be given, not {condition!r:.80}"
@@ -161,7 +162,7 @@ def _wants_new(condition: str | None) -> bool:
 
 
 async def _group_of(broker: Broker, state: TopicState, known: dict[str, TopicState | None]) -> TopicState | None:
-    """The group of which a record says that its topic is a member; None if there is none. `known` are those read."""
+    """The group of which a record's topic is a member; None if there is none. `known` has the groups read so far."""
     member_of = state.member_of
     if member_of is None:
         return None
@@ -173,7 +174,7 @@ async def _group_of(broker: Broker, state: TopicState, known: dict[str, TopicSta
 
 
 def differences(put: Put) -> dict[str, Any]:
-    """What a request wanted and was ignored, as answers show it."""
+    """The wishes of a request that were ignored, as answers show them."""
     return {name: {"wanted": each.wanted, "actual": each.actual} for name, each in put.differs.items()}
 
 
@@ -196,7 +197,7 @@ async def describe(broker: Broker, runtime: TopicRuntime) -> dict[str, Any]:
 
 
 def damaged_objects(broker: Broker, runtime: TopicRuntime) -> list[dict[str, Any]]:
-    """What readers of this broker have found to be lost, then what the scrub of any broker has found besides."""
+    """The lost objects that readers of this broker have found, then those that the scrub of any broker has found."""
     read = runtime.lost.shown()
     keys = {each["key"] for each in read}
     return [*read, *(each for each in broker.scrubber.findings.shown(runtime.topic) if each["key"] not in keys)][:SHOWN]
@@ -217,7 +218,7 @@ def _segment(segment: Segment, end_offset: int) -> dict[str, Any]:
 
 
 def given_up_of(segment: Segment) -> dict[str, Any]:
-    """What somebody has given up of a segment; no field if that is nothing."""
+    """The parts of a segment that an operator has given up; no field if there are none."""
     if not segment.given_up:
         return {}
     shown = [

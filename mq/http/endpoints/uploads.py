@@ -1,4 +1,4 @@
-"""`POST /v1/topics/{topic}/uploads`: issues a URL for a payload, to which a message refers afterwards."""
+"""`POST /v1/topics/{topic}/uploads`: issues a URL for a payload. A message refers to the payload afterwards."""
 
 from typing import Annotated
 
@@ -46,7 +46,7 @@ def uploads_router(broker: Broker) -> APIRouter:
         upload = broker.uploads.issue(stored, wanted.size, wanted.sha256, member=view.member)
         left_seconds = max((upload.expires_us - broker.clock.now_us()) // 1_000_000, 1)
         presigned = None
-        # An address has the name of the topic group in it, which not everybody may know who may publish to a member.
+        # An address has the name of the topic group in it. Not every publisher to a member may know that.
         if principal_of(request).sees(stored):
             presigned = await broker.store.presign_create(
                 keys.upload(stored, upload.id),

@@ -1,7 +1,7 @@
-"""`GET /v1/topics/{topic}/verification`: every byte of a topic is checked at the broker, and told as it goes.
+"""`GET /v1/topics/{topic}/verification`: checks every byte of a topic at the broker, and reports as it goes.
 
-The broker reads, and not the client by presigned addresses: it alone knows which objects count and what is missing
-between them, a directory has no such addresses, and the check stays one piece of code.
+The broker reads, and not the client by presigned addresses: only the broker knows which objects count and which are
+missing between them, a directory has no such addresses, and the check stays one piece of code.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _NDJSON = "application/x-ndjson"
 
 
 def verification_router(broker: Broker) -> APIRouter:
-    """The endpoints that check what is stored."""
+    """The endpoints that check the stored objects."""
     router = new_router("verification")
 
     @router.serves(VERIFY_TOPIC, response_class=StreamingResponse)
@@ -78,7 +78,7 @@ async def _lines(broker: Broker, verification: Verification) -> AsyncGenerator[b
 
 
 class _Report:
-    """What was found by now."""
+    """The findings so far."""
 
     def __init__(self, verification: Verification) -> None:
         self._verification = verification
@@ -91,13 +91,13 @@ class _Report:
         self._at = verdict.key
 
     def line(self, **more: Any) -> bytes:
-        """A line with the counts, and what else there is to tell."""
+        """A line with the counts, and more fields."""
         counts = {each.replace(" ", "_"): self._counts[each] for each in get_args(Condition)}
         return orjson.dumps({**counts, "bytes": self._verification.read_bytes, "at": self._at, **more}) + b"\n"
 
 
 async def _in_time(verdicts: AsyncGenerator[Verdict, None]) -> AsyncGenerator[Verdict | None, None]:
-    """The verdicts, and None each `PROGRESS_SECONDS`. What is under way is ended where this is closed."""
+    """The verdicts, and None each `PROGRESS_SECONDS`. Closing this ends the check that is under way."""
     loop = asyncio.get_running_loop()
     told_seconds = loop.time()
     coming: asyncio.Task[Verdict | None] | None = None

@@ -59,18 +59,18 @@ class FastPublisher:
         return True
 
     def _admitting(self, head: Head, caller: Caller) -> tuple[TopicRuntime, Principal] | None:
-        """The topic, and whose message it is, if the head alone does not keep the message out of it."""
+        """The topic, and the principal of the message, if nothing in the head refuses the message."""
         if self._is_draining() or (principal := self._principal(head, caller)) is None:
             return None
         runtime = self._topics.get(head.topic)
         if runtime is None or runtime.state.deleted or head.size_bytes > self._limit_bytes:
             return None
         if runtime.state.is_grouped:
-            return None  # refused: what is published says to which of its topics it belongs
+            return None  # refused: messages are published to one of the group's topics
         return runtime, principal
 
     def _principal(self, head: Head, caller: Caller) -> Principal | None:
-        """Who publishes; None if they may not."""
+        """The principal that publishes; None if it may not."""
         if head.headers_allowed:
             return self._guard.publisher(caller, head.topic, head.authorization)
         try:
@@ -79,16 +79,16 @@ class FastPublisher:
             return None
 
     def _share(self, principal: Principal, head: Head, caller: Caller) -> Share | None:
-        """What the principal may take; None if that is not limited."""
+        """The share of the principal; None if it has no limits."""
         if not self._quotas.limits_somebody:
             return None
-        # Of those who are trusted without a token only the guard says who they are.
+        # Without a token, only the guard knows the name of a trusted principal.
         return self._quotas.share(
             principal.name if principal is not TRUSTED else self._guard.name_of(caller, head.headers)
         )
 
     def _refuse(self, exceeded: QuotaExceeded, head: Head, on_reply: OnReply) -> None:
-        """Answer so in a while. By the ASGI app a refusal would take longer than a publish, and a flood would gain."""
+        """Refuse after a while. By the ASGI app a refusal would take longer than a publish, and a flood would gain."""
         self._publisher.count_refused(exceeded)
         work = request_ids.begin(head.request_id or self._new_id())
         reply = problem_reply(problem_of(exceeded))
@@ -96,10 +96,10 @@ class FastPublisher:
         asyncio.get_running_loop().call_later(HOLD_SECONDS, on_reply, reply, work.id)
 
     def begin(self, head: Head, body: bytes, caller: Caller, on_reply: OnReply) -> bool:
-        """Append the message, and have `on_reply` called once, later.
+        """Append the message. `on_reply` is called once, later.
 
-        False if that takes a wait, is refused, or is traced: then nothing was done, and the ASGI app is to serve the
-        request.
+        Returns False if the message needs a wait, is refused, or is traced: then nothing was done, and the ASGI app is
+        to serve the request.
         """
         admitted = self._admitting(head, caller) if self._tracer.would_pass_over() else None
         if admitted is None:
@@ -116,7 +116,7 @@ class FastPublisher:
         try:
             single, replicated = _checked(head, body, runtime, self._broker.clock)
         except Exception:
-            # The ASGI app comes upon the same, and answers it.
+            # The ASGI app meets the same error, and answers it.
             return False
         if not self._front_store.try_reserve(len(body)):
             return False
@@ -124,7 +124,7 @@ class FastPublisher:
             self._front_store.release(len(body))
             self._refuse(exceeded, head, on_reply)
             return True
-        # What forwards the message takes the id from here.
+        # Code that forwards the message takes the id from here.
         work = request_ids.begin(head.request_id or self._new_id())
         publisher = runtime.publisher
         try:
@@ -133,7 +133,7 @@ class FastPublisher:
                 request = of_owner(request, principal.owner)
             begun = publisher.begin_single(single, len(body), request, replicated=replicated, gather=not replicated)
         except Exception:
-            # As above: what it raises, it raises before it appends anything.
+            # As above: if it raises, it has appended nothing.
             begun = None
         if begun is None:
             self._front_store.release(len(body))
@@ -143,8 +143,8 @@ class FastPublisher:
             return False
         if share is not None and (taken := share.taking(head.topic, len(body))) is not None:
             on_reply = partial(_settle, taken, on_reply)
-        # From here on the message may be stored, whatever becomes of the connection: nobody may append it again. If the
-        # process stops, the client has no answer, and knows as much as it does about any request without one.
+        # From here on the message may be stored, whatever becomes of the connection: it may not be appended again. If
+        # the process stops, the client has no answer, and knows as much as it does about any request without one.
         self._tracer.passes_over()
         self._turns.publishing.__enter__()
         under_way = _UnderWay(self, self._publisher, publisher, begun, head.path, work, on_reply)
@@ -177,7 +177,7 @@ class FastPublisher:
         return answer_logged
 
     def _gather(self, under_way: "_UnderWay", waiter: Waiter) -> None:
-        """Have one callback for all who share a waiter."""
+        """Use one callback for all publishes that share a waiter."""
         together = self._gathered.get(waiter)
         if together is None:
             together = self._gathered[waiter] = []
@@ -185,7 +185,7 @@ class FastPublisher:
         together.append(under_way)
 
     def _have_outcome(self, waiter: Waiter) -> None:
-        """All who share this waiter have their outcome. One that cannot be answered keeps no other from its answer."""
+        """Answer all publishes that share this waiter. One that cannot be answered keeps no other from its answer."""
         for under_way in self._gathered.pop(waiter):
             try:
                 under_way.has_outcome(waiter)
@@ -194,19 +194,19 @@ class FastPublisher:
                 asyncio.get_running_loop().call_exception_handler(told)
 
     def finish(self, under_way: "_UnderWay") -> None:
-        """Have a publish that has failed at first go on, as the ASGI app would."""
+        """Let a publish that has failed at first go on, as the ASGI app would."""
         task = asyncio.create_task(under_way.finish(), name="publish")
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
     def has_ended(self, size_bytes: int) -> None:
-        """A publish has its outcome: give back what it holds."""
+        """Give back what a publish holds that has its outcome."""
         self._turns.publishing.__exit__(None, None, None)
         self._front_store.release(size_bytes)
 
 
 class _UnderWay:
-    """A publish that is begun."""
+    """A publish that has begun."""
 
     __slots__ = ("_begun", "_fast", "_on_reply", "_path", "_publisher", "_topic", "_work")
 
@@ -224,7 +224,7 @@ class _UnderWay:
         self._begun, self._path, self._work, self._on_reply = begun, path, work, on_reply
 
     def has_outcome(self, waiter: "asyncio.Future[list[Position]]") -> None:
-        """The waiter is done: answer, as what it was appended to has acknowledged it, or go on."""
+        """The waiter is done: answer if the message is acknowledged, else go on."""
         begun = self._begun
         if waiter.cancelled() or waiter.exception() is not None:
             self._fast.finish(self)
@@ -243,7 +243,7 @@ class _UnderWay:
             self._fast.has_ended(begun.size_bytes)
 
     async def finish(self) -> None:
-        """Answer with what comes of it."""
+        """Answer with the outcome."""
         begun = self._begun
         try:
             try:
@@ -261,13 +261,13 @@ class _UnderWay:
 
 
 def _settle(taken: Taken, on_reply: OnReply, reply: Reply, request: str) -> None:
-    """Answer a publish, which is on its way no more."""
+    """Answer a publish that is over, and settle its storage."""
     taken.answered(reply.status)
     on_reply(reply, request)
 
 
 def _checked(head: Head, body: bytes, runtime: TopicRuntime, clock: Clock) -> tuple[Single, bool]:
-    """The message, and whether it is acknowledged by replicas. Raises what the publish endpoint raises."""
+    """The message, and whether replicas acknowledge it. Raises as the publish endpoint."""
     request = head.request
     replicated = wants_replicated(request.parameters.get("acks"), runtime.state.config)
     if not request.content_type:

@@ -1,4 +1,4 @@
-"""What the fast path understands of the head of a request: all that it says, or nothing."""
+"""The part of a request's head that the fast path understands: all of it, or nothing."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from mq.security.authorization import AUTHORIZATION
 
 _TARGET = re.compile(rb"(/v1/topics/([A-Za-z0-9._-]{1,200})/messages)(?:\?([^#]*))?\Z")
 _REQUEST_ID = request_ids.HEADER.encode()
-# A publish is the same with any value of these, or the guard, the publish endpoint or the parser look at it.
+# With any value of these a publish is the same, or the guard, the publish endpoint or the parser checks the value.
 _UNDERSTOOD = frozenset(
     {
         b"accept",
@@ -36,7 +36,7 @@ _UNDERSTOOD = frozenset(
 class Head:
     """The head of a publish of one message of `size_bytes`. `request_id` is the client's, if it gives a valid one.
 
-    `headers_allowed`: the guard has nothing against the headers; whether it has against the rest is not known.
+    `headers_allowed`: the guard allows the headers; whether it allows the rest is not known.
     `authorization` is the value of the header of that name.
     """
 
@@ -51,7 +51,7 @@ class Head:
 
 
 def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | None:
-    """The head of a POST to that target; None if anything in it is not understood. The names are in lower case."""
+    """The head of a POST to that target; None if any part of it is not understood. The names are in lower case."""
     match = _TARGET.match(target)
     given_id: bytes | None = None
     authorization: bytes | None = None
@@ -71,7 +71,7 @@ def read_head(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | N
         request = PublishRequest(headers, query)
         refuse_forms(request.content_type, topic.decode())
     except Exception:
-        # The ASGI app comes upon the same, and answers it.
+        # The ASGI app meets the same error, and answers it.
         return None
     if request.declared_bytes is None or request.content_type in PUBLISH_FORMATS:
         return None

@@ -1,11 +1,11 @@
 """Heads of requests that need no parser, since it has understood the same headers before.
 
-Clients send the same headers with each publish, as far as the length is the same; what differs is the target. A parser
-takes each of them to pieces again. Here they are known by their bytes.
+Clients send the same headers with each publish, as far as the length is the same; only the target differs. A parser
+parses each of them again. Here they are recognized by their bytes.
 
-Safe: all between the first line and the empty one is what the parser has read before, of a request of the same method
-and version. What it makes of headers does not depend on the target, and it takes any target of the form that is taken
-here.
+This is safe: the parser has read the bytes between the first line and the empty one before, in a request of the same
+method and version. Its result for headers does not depend on the target, and it takes any target of the form that is
+taken here.
 """
 
 import re
@@ -41,7 +41,7 @@ class _Headers:
 
 
 class KnownHeads:
-    """Remembers headers by their bytes. Only those are noted with which a publish was served."""
+    """Remembers headers by their bytes. Only headers of a served publish are noted."""
 
     def __init__(self) -> None:
         self._headers: dict[bytes, _Headers] = {}
@@ -67,14 +67,14 @@ class KnownHeads:
             try:
                 request = request.with_query(query)
             except Exception:
-                # The ASGI app comes upon the same, and answers it.
+                # The ASGI app meets the same error, and answers it.
                 return None
         else:
             self._note_target(line, path, topic)
         return known.head(path, topic, request), end + len(_END)
 
     def note(self, data: bytes, head: Head) -> None:
-        """The parser has made this head of the begin of these bytes, which are a whole request and nothing else."""
+        """Note that the parser has made this head of the begin of these bytes, which are exactly one whole request."""
         end, line_end = data.find(_END), data.find(_LINE_END)
         if end > MOST_BYTES or len(data) != end + len(_END) + head.size_bytes or not _LINE.match(data[:line_end]):
             return

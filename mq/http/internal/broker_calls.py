@@ -22,7 +22,7 @@ MOST_ID_BYTES = 1000
 
 
 class BrokerCalls:
-    """What every broker does for the others."""
+    """The work of every broker for the others."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -32,8 +32,8 @@ class BrokerCalls:
     async def refresh(self, call: Call[ToTopicAt, int], asked: ToTopicAt, receive: Receive) -> PeerAnswer:
         """Take a topic's newer record from the body, or read it from the store.
 
-        Safe however late the request comes. The record was on the store once, and a record that is not newer than what
-        is known here changes nothing. An owner that opens a segment by an old record finds at its first put that
+        Safe however late the request comes. The record was on the store once, and a record that is not newer than the
+        one known here changes nothing. An owner that opens a segment by an old record finds at its first put that
         others have written there.
         """
         with Intake(self._room, MOST_RECORD_BYTES, None, wait=True) as intake:
@@ -44,19 +44,19 @@ class BrokerCalls:
         return call.pack(runtime.state.version)
 
     async def drain(self, call: Call[ToBroker, int], asked: ToBroker, receive: Receive) -> PeerAnswer:
-        """Hand over all segments; how many are still here."""
+        """Hand over all segments. Returns how many are still here."""
         return call.pack(await self._broker.drainer.hand_over_to_others())
 
     async def undrain(self, call: Call[ToBroker, int], asked: ToBroker, receive: Receive) -> PeerAnswer:
-        """Own segments again; how many."""
+        """Own segments again. Returns how many."""
         return call.pack(await self._broker.drainer.take_part_again())
 
     async def presence(self, call: Call[ToBroker, str], asked: ToBroker, receive: Receive) -> PeerAnswer:
-        """Say who this is: whoever asks may mean an earlier process at this address."""
+        """Return this broker's id: the caller may mean an earlier process at this address."""
         return call.pack(self._broker.id)
 
     async def sight(self, call: Call[ToWitness, Sight], asked: ToWitness, receive: Receive) -> PeerAnswer:
-        """What this broker sees of another one, at the address that the other one has announced itself."""
+        """How this broker sees another one, at the address that the other one has announced itself."""
         named = await self._read_id(receive)
         found = next((info for info in self._broker.coordinator.brokers() if info.id == named), None)
         if found is None:
@@ -69,7 +69,7 @@ class BrokerCalls:
         return call.pack(self._broker.refusal_watch.told(await self._read_id(receive)))
 
     async def prove_store(self, call: Call[ToBroker, StoreProof], asked: ToBroker, receive: Receive) -> PeerAnswer:
-        """What is on the store of this broker under a fresh name: a broker that starts has written it to its own."""
+        """The object on this broker's store under a fresh name. A starting broker has written it to its own store."""
         key = keys.store_proof(await self._read_id(receive))
         try:
             content = (await self._broker.store.get(key)).data[:MOST_ID_BYTES].decode("latin-1")

@@ -1,4 +1,4 @@
-"""Who may call: brokers of the cluster. They prove it by a signature or, where there are no keys, by its secret."""
+"""Lets only brokers of the cluster call. They prove it by a signature or, if there are no keys, by its secret."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,14 +18,14 @@ Endpoint = Callable[[Scope, Receive], Awaitable[Reply]]
 
 
 class Door:
-    """Lets in the brokers of the cluster, notes that they live, and signs what they are answered."""
+    """Admits the brokers of the cluster, notes that they live, and signs the answers to them."""
 
     def __init__(self, broker: Broker) -> None:
         self._peers, self._heard, self._incoming = broker.peers, broker.last_heard, broker.incoming
         self._is_optional = broker.settings.peer_keys_optional
 
     async def serve(self, scope: Scope, receive: Receive, endpoint: Endpoint) -> Reply:
-        """The reply to a request. Raises `Forbidden` for those of others, and what the endpoint raises."""
+        """The reply to a request. Raises `Forbidden` for one of another sender, and what the endpoint raises."""
         given = {
             name: value.decode("latin-1") for name, value in scope["headers"] if name in (_SECRET, _BROKER, _SIGNED)
         }
@@ -39,7 +39,7 @@ class Door:
     async def _serve_signed(
         self, incoming: Incoming, header: str | None, scope: Scope, receive: Receive, endpoint: Endpoint
     ) -> Reply:
-        """Errors are answers too, and signed.
+        """Serve a signed request. Errors are answers too, and signed.
 
         Stopped after the endpoint has served the request, before its answer is signed, the caller has no answer: as
         after any end of this process, it does not know what was done.

@@ -17,7 +17,7 @@ from mq.topic.topic_runtime import TopicRuntime
 
 
 class FollowerCalls:
-    """What a segment's follower does for other brokers."""
+    """The work of a segment's follower for other brokers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -25,8 +25,8 @@ class FollowerCalls:
     async def replicate(self, call: Call[ToReplicate, int], asked: ToReplicate, receive: Receive) -> PeerAnswer:
         """Hold the messages that an owner accepted, until they are stored. Messages stored by now are dropped first.
 
-        Refuse it while this broker is out of touch with the cluster: the others may seal without asking it. The owner
-        then acknowledges only what is stored.
+        Raises `OutOfTouch` while this broker is out of touch with the cluster: the others may seal without asking it.
+        The owner then acknowledges only stored messages.
         """
         broker, base = self._broker, asked.base
         buffers = broker.replica_buffers
@@ -50,7 +50,7 @@ class FollowerCalls:
             return call.pack(buffers.take(asked.topic, asked.segment, entries, asked.stored_end))
 
     async def take_over(self, call: Call[ToSegmentAt, SealedEnd], asked: ToSegmentAt, receive: Receive) -> PeerAnswer:
-        """Seal a segment that we follow, in its owner's stead, with all that we hold of it.
+        """Seal a segment that we follow, in its owner's stead, with all messages that we hold of it.
 
         Only a follower may do that. A broker that was restarted at a follower's address holds nothing of the segment:
         its seal would cut off what the other followers hold.
@@ -64,7 +64,7 @@ class FollowerCalls:
 
 
 def _check_follows(runtime: TopicRuntime, segment: int, broker: str) -> None:
-    """Raises `CopyRefused` if the segment is not open any more, `SegmentMoved` if this broker does not follow it."""
+    """Raise `CopyRefused` if the segment is not open any more, `SegmentMoved` if this broker does not follow it."""
     found = runtime.state.segment(segment)
     if found is None or found.state != "open":
         raise CopyRefused(f"segment {segment} of topic {runtime.topic!r} is not open any more")

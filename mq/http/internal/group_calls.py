@@ -18,7 +18,7 @@ _HEAD_BYTES = 4096
 
 
 class GroupCalls:
-    """What the coordinator of a group does for other brokers."""
+    """The work of a group's coordinator for other brokers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._desk = broker, GroupDesk(broker)
@@ -27,7 +27,7 @@ class GroupCalls:
         """Serve a client's request that came to another broker.
 
         Its problems are answers too. Raises `SegmentMoved` if this broker does not coordinate the group: the other one
-        looks for who does.
+        then looks for the coordinator.
         """
         broker = self._broker
         with Intake(broker.front_store, BODY_BYTES + _HEAD_BYTES, None, wait=False) as intake:

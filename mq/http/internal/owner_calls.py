@@ -26,7 +26,7 @@ _log = EventLog(__name__)
 
 
 class OwnerCalls:
-    """What a segment's owner does for other brokers."""
+    """The work of a segment's owner for other brokers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -67,8 +67,8 @@ class OwnerCalls:
     async def seal(self, call: Call[ToSeal, SealedEnd | None], asked: ToSeal, receive: Receive) -> PeerAnswer:
         """Seal a segment of ours with everything accepted before in it. Repeated, it gives the same answer.
 
-        If the store takes longer than the caller waits, answer that we are still sealing: a broker that says nothing
-        may be paused, and the others would have to decide against it. The end is told only once the seal is stored.
+        If the store takes longer than the caller waits, answer that we are still sealing: a broker without an answer
+        may be paused, and the others would have to decide against it. The end is reported only once the seal is stored.
         """
         runtime = await topic_at(self._broker, asked.topic, asked.version)
         if (writer := runtime.writers.get(asked.segment)) is None:

@@ -1,4 +1,4 @@
-"""The topic that a call is about, at least as new as its caller knows it."""
+"""The topic of a call, at least as new as its caller knows it."""
 
 from mq.broker import Broker
 from mq.topic.topic_runtime import TopicRuntime

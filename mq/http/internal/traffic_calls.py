@@ -17,11 +17,11 @@ REPORTS_AT_ONCE = 4
 
 
 class TrafficCalls:
-    """What the leader and owners do with the traffic of segments for other brokers."""
+    """The work of the leader and of owners with the traffic of segments, for other brokers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        # Reports have room of their own: a leader whose front store is full must hear of the flood all the same.
+        # Reports have room of their own: a leader whose front store is full must learn of the flood all the same.
         self._room = FrontStore(REPORTS_AT_ONCE * MOST_REPORT_BYTES)
 
     async def take_report(self, call: Call[ToBroker, bool], asked: ToBroker, receive: Receive) -> PeerAnswer:
@@ -31,7 +31,7 @@ class TrafficCalls:
         return call.pack(reports.record(report.broker, report.pending_bytes, report.segments))
 
     async def view(self, call: Call[ToTopic, dict[int, ShownTraffic]], asked: ToTopic, receive: Receive) -> PeerAnswer:
-        """What this broker, as the leader, knows of the traffic of the topic's segments."""
+        """The traffic of the topic's segments, as far as this broker, as the leader, knows it."""
         return call.pack(self._broker.traffic_view.reported((await self._broker.topics.topic(asked.topic)).state))
 
     async def by_slot(

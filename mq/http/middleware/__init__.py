@@ -1,5 +1,5 @@
-"""What is wrapped around the serving of all requests.
+"""The wrappers around the serving of all requests.
 
-`request_ids` gives each its id, `access_log` logs each where that is asked for, `traces` begins its span where it is
-traced. `failures` stands within FastAPI: it answers what nobody foresaw.
+`request_ids` gives each request its id, `access_log` logs each if that is on, `traces` begins the span of a traced one.
+`failures` stands within FastAPI: it answers unforeseen errors.
 """

@@ -1,4 +1,4 @@
-"""Logs each request when it has been answered, a stream when it has ended; only where `--access-log on` asks for it."""
+"""Logs each request when it has been answered, and a stream when it has ended; only with `--access-log on`."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -20,7 +20,7 @@ _HIDDEN = "*"
 class AccessLog:
     """Around the whole app, within the id of the request.
 
-    `words` are those that paths of the broker consist of, besides names and numbers.
+    `words` are the words in paths of the broker, besides names and numbers.
     """
 
     def __init__(self, app: ASGIApp, words: Collection[str], now_seconds: Callable[[], float]) -> None:
@@ -53,12 +53,13 @@ class AccessLog:
             )
 
     def _shown(self, path: str) -> tuple[str, str | None]:
-        # Most requests are for a few paths. Long ones are not kept: whoever likes could have any number of them kept.
+        # Most requests are for a few paths. Long ones are not kept: a client could make the log keep any number of
+        # them.
         return shown(path, self._words) if len(path) > MOST_CHARACTERS else self._recently_shown(path)
 
 
 class _Seen:
-    """Counts what passes: bodies as they are sent, without heads and chunks."""
+    """Counts the bytes of bodies as they are sent, without heads and chunks."""
 
     __slots__ = ("_receive", "_send", "is_whole", "received_bytes", "sent_bytes", "status")
 
@@ -68,7 +69,7 @@ class _Seen:
         self.is_whole, self.received_bytes, self.sent_bytes = False, 0, 0
 
     async def receive(self) -> Message:
-        """A part of the request."""
+        """Receive a part of the request."""
         message = await self._receive()
         if message["type"] == "http.request":
             self.received_bytes += len(message.get("body", b""))
@@ -94,8 +95,8 @@ def words_of(templates: Iterable[str]) -> frozenset[str]:
 def shown(path: str, words: Collection[str]) -> tuple[str, str | None]:
     """A path as the log may have it, and the topic in it.
 
-    Ids of uploads are secrets: whoever has one may write. So only words of the broker, numbers and the names of topics
-    are shown, and `*` for all else. The query is no part of it: keys of messages stand there.
+    Ids of uploads are secrets: a client with one may write. So the log shows only words of the broker, numbers and
+    names of topics, and `*` for the rest. The query is left out: it has keys of messages.
     """
     topic: str | None = None
     before, parts = "", []

@@ -1,4 +1,4 @@
-"""Has changes and refusals in the audit trail before they are answered."""
+"""Stores changes and refusals in the audit trail before they are answered."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,7 +48,7 @@ class Audited:
         await self._app(scope, receive, recorded)
 
     def _record(self, scope: Scope, start: Message) -> AuditRecord | None:
-        """What to record of a request that is answered so, if anything."""
+        """The record of a request with that answer; None if none is needed."""
         asked, status = route_of(scope), start["status"]
         is_recorded = asked.is_recorded and not scope["path"].startswith(PREFIX)
         if (status not in REFUSED and not is_recorded) or _is_of_brokers(start):
@@ -60,7 +60,7 @@ class Audited:
 
 
 def _is_of_brokers(start: Message) -> bool:
-    """Whether one broker only tells another one, whom it knows by its key, to sign anew: nobody was refused."""
+    """Whether a broker only asks another one, which it knows by its key, to sign anew: that refuses no request."""
     return any(bytes(name).lower() == _PEER_REFUSAL for name, _ in start["headers"])
 
 

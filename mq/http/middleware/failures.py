@@ -1,4 +1,4 @@
-"""Answers errors that nobody foresaw, and logs each once. Answers requests that a process cuts off as it ends."""
+"""Answers unforeseen errors, and logs each once. Answers requests that the end of the process cuts off."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -16,7 +16,7 @@ class Failures:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI connection. Raises `BrokenOff` where an answer has begun, or nobody is there for one."""
+        """Serve one ASGI connection. Raises `BrokenOff` if an answer has begun, or the client is gone."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -32,7 +32,7 @@ class Failures:
         except BrokenOff:
             raise
         except ClientDisconnect as error:
-            # It has gone away while its body was read. Nothing is wrong here, so nothing is logged.
+            # The client has gone away while its body was read. Nothing is wrong here, so nothing is logged.
             raise BrokenOff from error
         except asyncio.CancelledError as error:
             if started:

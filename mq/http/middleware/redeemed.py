@@ -1,4 +1,4 @@
-"""A request for a stream or a socket with a ticket becomes one with the token that the ticket stands for."""
+"""Turns a request for a stream or a socket with a ticket into one with the token that the ticket stands for."""
 
 from typing import NoReturn
 from urllib.parse import parse_qsl, urlencode
@@ -16,7 +16,7 @@ _TICKET = "ticket"
 
 
 class Redeemed:
-    """Before all that looks at whose a request is: from here on it is as if its client had sent the header."""
+    """Before all code that looks at a request's principal. From here on it is as if the client had sent the header."""
 
     def __init__(self, app: ASGIApp, tickets: Tickets) -> None:
         self._app, self._tickets = app, tickets

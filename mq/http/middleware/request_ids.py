@@ -1,4 +1,4 @@
-"""`X-Request-Id`: taken from each request or made, echoed in each answer, and there for the log while it is served."""
+"""`X-Request-Id`: taken from each request or made, echoed in each answer, and used by the log meanwhile."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,8 +13,8 @@ _HEADER = request_ids.HEADER.encode()
 class RequestIds:
     """An ASGI app around that of the broker.
 
-    An id that may not stand in a log as it is, or is too long, is not refused: it changes nothing of what is done. The
-    answer then tells another one, which was made for the request.
+    An id that may not stand in a log as it is, or is too long, is not refused: it does not change the work. The answer
+    then has another id, which was made for the request.
     """
 
     def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:

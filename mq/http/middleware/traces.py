@@ -11,7 +11,7 @@ from mq.http.routes import route_of
 from mq.peers.calls import PREFIX, READ_TAIL
 from mq.tracing.tracer import Tracer
 
-# Names that no topic may have would be names of spans, and whoever likes could make any number of them.
+# Names that no topic may have would become names of spans, and a client could make any number of them.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
 _TAIL = re.compile(rf"{PREFIX}/topics/([A-Za-z0-9._-]{{1,200}})/segments/[0-9]{{1,18}}/{READ_TAIL.name}\Z")
 _CARRIED = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
@@ -20,15 +20,15 @@ _CARRIED = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
 class Traces:
     """Around the whole app, if the broker traces.
 
-    A stream has a span for its beginning only: what it gives later belongs to no request, and has no bound. Calls of
-    other brokers that carry messages of several requests name their traces in the body, not here.
+    A stream has a span for its beginning only: its later data belongs to no request, and has no bound. Calls of other
+    brokers that carry messages of several requests name their traces in the body, not here.
     """
 
     def __init__(self, app: ASGIApp, tracer: Tracer) -> None:
         self._app, self._tracer = app, tracer
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one ASGI connection. Requests that are not traced have nothing around them."""
+        """Serve one ASGI connection. Requests that are not traced have no wrapper."""
         if scope["type"] != "http" or (not _is_in_trace(scope["headers"]) and self._tracer.passes_over()):
             return self._app(scope, receive, send)
         span = self._begin(scope)

@@ -1,4 +1,4 @@
-"""Answers to the requests of a socket: what is answered in one turn of the event loop goes in one message."""
+"""Answers to the requests of a socket. All answers of one turn of the event loop go in one message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,33 +25,33 @@ class Answers:
         self._waiting_bytes = 0
 
     def ok(self, id_: Id | None, document: bytes) -> None:
-        """A request is done; `document` is the JSON of what came of it. One without an id gets no answer."""
+        """Answer that a request is done; `document` is its result as JSON. A request without an id gets no answer."""
         if id_ is not None:
             self._add(b'{"id":%b,"ok":%b}' % (_id(id_), document))
 
     def problem(self, id_: Id | None, problem: Problem) -> None:
-        """A request is refused, or has failed. Without an id it is told all the same."""
+        """Answer that a request is refused, or has failed. A request without an id gets this answer as well."""
         self.refused(id_, problem.body())
 
     def refused(self, id_: Id | None, document: bytes) -> None:
-        """As `problem`, by its JSON."""
+        """As `problem`, with its JSON."""
         if self._hidden is not None:
             document = self._hidden.body(document)
         self._add(b'{"problem":%b}' % document if id_ is None else b'{"id":%b,"problem":%b}' % (_id(id_), document))
 
     def end(self, end: dict[str, Any]) -> dict[str, Any]:
-        """The end of a subscription, as it may be told."""
+        """The end of a subscription, without names that the client may not see."""
         if self._hidden is None or "problem" not in end:
             return end
         return end | {"problem": self._hidden.problem(end["problem"])}
 
     def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
-        """Write something else, behind all answers until now."""
+        """Write another message, behind all answers until now."""
         self.flush()
         self._wire.write(parts, is_text=is_text)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the answers that wait."""
         if self._waiting:
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self._wire.write([b'{"answers":[%b]}' % b",".join(waiting)])

@@ -1,4 +1,4 @@
-"""How many messages a client still takes: it says so, and gets no more."""
+"""The number of messages that a client still takes. The client sets it, and gets no more."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ MOST_CREDIT = 1_000_000
 
 
 class Credit:
-    """That of one subscription."""
+    """The credit of one subscription."""
 
     def __init__(self, given: int = 0) -> None:
         self.left = 0
@@ -16,7 +16,7 @@ class Credit:
         self.give(given)
 
     def give(self, messages: int) -> None:
-        """The client takes so many more. Raises `InvalidInput` where that is beyond the limit."""
+        """Add so many messages. Raises `InvalidInput` if that is beyond the limit."""
         if self.left + messages > MOST_CREDIT:
             raise InvalidInput(f"credit: {self.left} are left of what was given, and {MOST_CREDIT} may be at most")
         self.left += messages
@@ -24,11 +24,11 @@ class Credit:
             self._more.set()
 
     def spend(self, messages: int) -> None:
-        """The client has been sent so many."""
+        """Subtract messages that were sent to the client."""
         self.left = max(self.left - messages, 0)
         if not self.left:
             self._more.clear()
 
     async def some(self) -> None:
-        """Return once there is any."""
+        """Return once there is any credit."""
         await self._more.wait()

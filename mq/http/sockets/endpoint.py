@@ -1,4 +1,4 @@
-"""`GET /v1/topics/{topic}/socket`: opens a socket, if the request is what docs/websocket.md says."""
+"""`GET /v1/topics/{topic}/socket`: opens a socket, if the request is as docs/websocket.md says."""
 
 import asyncio
 from functools import partial
@@ -65,7 +65,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
 async def _refusal(
     broker: Broker, guard: Guard, caller: Caller, headers: list[tuple[bytes, bytes]], like: Asked
 ) -> BraidError | None:
-    """Why a frame is not allowed. It is asked for each: a token ends, or is revoked, while its socket is open."""
+    """Why a frame is not allowed. Asked for each frame: a token ends, or is revoked, while its socket is open."""
     try:
         guard.admit(caller, like.need, headers)
     except (Forbidden, Unauthenticated) as refusal:
@@ -91,7 +91,7 @@ def _refused(status: int, detail: str) -> Response:
 
 
 class _Opened(Response):
-    """The answer that is a socket. It is over when that is closed."""
+    """The answer that is a socket. It is over when the socket is closed."""
 
     def __init__(self, wire: Wire, broker: Broker, address: str, session: Session) -> None:
         super().__init__(status_code=101)

@@ -1,4 +1,4 @@
-"""Requests of a socket about groups: answered as over HTTP, by whoever coordinates the group."""
+"""Requests of a socket about groups. The group's coordinator answers them, as over HTTP."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
 
 
 class GroupRefused(BraidError):
-    """What the coordinator of a group has answered, if that is another broker: a problem."""
+    """A problem that the coordinator of a group has answered, if that is another broker."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(str(problem.get("detail")))
@@ -35,7 +35,7 @@ async def asked_of_group(
 
 
 def problem_document(error: Exception, path: str) -> dict[str, Any]:
-    """The problem of a request about a group, wherever it was found."""
+    """The problem of a request about a group, whichever broker found it."""
     if isinstance(error, GroupRefused):
         return error.problem
     found: dict[str, Any] = orjson.loads(logged_problem(error, "SOCKET", path).body())
@@ -43,5 +43,5 @@ def problem_document(error: Exception, path: str) -> dict[str, Any]:
 
 
 async def pause_after(clock: Clock, failed: int) -> None:
-    """Wait before what others have to do first is tried again: there is a new coordinator soon, say."""
+    """Wait before a retry that needs work of others first, such as a new coordinator."""
     await clock.sleep(backoff_seconds(failed, first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS))

@@ -19,7 +19,7 @@ from mq.peers.group_call import GroupRequest
 
 
 class GroupRequests:
-    """Those of one socket."""
+    """The group requests of one socket."""
 
     def __init__(
         self, broker: Broker, topic: str, router: GroupRouter, subscriptions: Subscriptions, answers: Answers
@@ -42,8 +42,8 @@ class GroupRequests:
         return found
 
     def asked_of(self, request: Request, group: str) -> GroupRequest:
-        """What is asked of the group, as it is kept until it is answered: text, as parsed it would take forty times as
-        much. Raises `InvalidInput`."""
+        """The request to the group, as it is kept until it is answered: as text, since parsed it would take forty
+        times as much. Raises `InvalidInput`."""
         body: Any = request.asked
         if request.kind == COMMIT and isinstance(body, dict):
             body = {"member_id": self._member(request).member_id, **body}
@@ -56,7 +56,7 @@ class GroupRequests:
             raise InvalidInput(f"{request.kind} is nested too deeply") from error
 
     async def serve(self, id_: Id | None, asked: GroupRequest) -> None:
-        """Have it done, and answer it. Raises what `problem_of` knows, and `GroupRefused`."""
+        """Let the group serve the request, and answer it. Raises what `problem_of` knows, and `GroupRefused`."""
         with self._broker.read_budget.lease() as lease:
             lease.turns = self._broker.turns.others
             answer = await asked_of_group(self._router, asked, lease)
@@ -64,7 +64,7 @@ class GroupRequests:
         self._answers.ok(id_, b"".join(answer.parts) or b"{}")
 
     def let_go(self, request: Request) -> None:
-        """A member has done what it wanted of segments that it is to let go. Raises `InvalidInput` and `NotFound`."""
+        """Let go of segments that a member is done with. Raises `InvalidInput` and `NotFound`."""
         assert request.kind == LET_GO
         self._member(request).let_go(request.asked)
         self._answers.ok(request.id, b"{}")

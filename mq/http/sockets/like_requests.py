@@ -1,4 +1,4 @@
-"""Which requests over HTTP do what a frame of a socket does: whoever may not make them may not send it. Pure."""
+"""The HTTP requests like a frame of a socket: a client that may not make them may not send the frame. Pure."""
 
 from mq.http import routes
 from mq.http.routes import Asked
@@ -6,14 +6,14 @@ from mq.http.sockets.requests import ACK, COMMIT, CREDIT, EXTEND, LET_GO, RELEAS
 from mq.http.sockets.subscription import SubscribeBody
 
 OPERATIONS = {ACK: "acks", RELEASE: "releases", EXTEND: "extensions", COMMIT: "commits"}
-"""What is asked of a group, by the word that HTTP has for it."""
+"""The operations on a group, by HTTP's names for them."""
 OF_SUBSCRIPTIONS = (UNSUBSCRIBE, CREDIT, LET_GO)
-"""They change a subscription that this socket has begun, and that goes on only while it is allowed."""
+"""They change a subscription of this socket, which goes on only while it is allowed."""
 _DECIDING = {ACK: routes.ACK, RELEASE: routes.RELEASE, EXTEND: routes.EXTEND, COMMIT: routes.COMMIT}
 
 
 def like_subscribe(topic: str, asked: SubscribeBody) -> list[Asked]:
-    """What that subscription is like. A member of a stream group reads the segments that it is given."""
+    """The HTTP requests like that subscription. A member of a stream group reads the segments that it is given."""
     if asked.mode is None:
         return [routes.SUBSCRIBE.of(topic)]
     assert asked.group is not None
@@ -23,5 +23,5 @@ def like_subscribe(topic: str, asked: SubscribeBody) -> list[Asked]:
 
 
 def like_group_request(topic: str, group: str, kind: str) -> Asked:
-    """What an ack, a release, an extension or a commit is like."""
+    """The HTTP request like an ack, a release, an extension or a commit."""
     return _DECIDING[kind].of(topic, group)

@@ -1,4 +1,4 @@
-"""A subscription as a member of a stream group: the broker keeps the member's session, and reads what it is given."""
+"""A subscription as a member of a stream group. The broker keeps the member's session, and reads its segments."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ LEAVE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class _Held:
-    """A segment that the member has, under that epoch, and has been given the messages of up to `position`."""
+    """A segment that the member has under that epoch. Its messages up to `position` are delivered."""
 
     segment: int
     epoch: int
@@ -43,12 +43,12 @@ class _Held:
 
     @property
     def name(self) -> tuple[int, int]:
-        """What tells it from the same segment at another time."""
+        """The name that distinguishes it from the same segment at another time."""
         return self.segment, self.epoch
 
 
 class MemberDelivery(Subscription):
-    """Segments come and go. What is to be let go is delivered no more, and goes when the client says so."""
+    """Segments come and go. A segment to let go gets no more messages, and goes when the client says so."""
 
     def __init__(
         self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, router: GroupRouter, consumer: str
@@ -64,11 +64,11 @@ class MemberDelivery(Subscription):
         self._held: dict[tuple[int, int], _Held] = {}
         self._to_release: set[tuple[int, int]] = set()
         self._let_go: set[tuple[int, int]] = set()
-        # Set when the next heartbeat, or the next look at the segments, has something to do.
+        # Set when the next heartbeat, or the next look at the segments, has work to do.
         self._beat, self._look = asyncio.Event(), asyncio.Event()
 
     async def start(self) -> dict[str, Any]:
-        """Join the group, which is made if it is not there."""
+        """Join the group. Creates it if it does not exist."""
         self._view = await self._broker.topics.view(self._topic)
         joining = asyncio.create_task(self._ask("members", {"member_id": self.member_id}), name="join of a member")
         try:
@@ -94,13 +94,13 @@ class MemberDelivery(Subscription):
             del beating, delivering
 
     async def release(self) -> None:
-        """Leave the group: others have its segments at once. If that fails they have to wait for its session to end."""
+        """Leave the group: others get its segments at once. If that fails they have to wait for its session to end."""
         with contextlib.suppress(BraidError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self._ask("leave", {"member_id": self.member_id, "member_epoch": self._epoch})
 
     async def _leave_after(self, joining: "asyncio.Task[dict[str, Any]]") -> None:
-        """Nobody waits for the join any more, which makes a member all the same.
+        """Leave after a join that no client waits for any more: it makes a member all the same.
 
         Stopped before it is answered, others have to wait for its session to end.
         """
@@ -112,7 +112,7 @@ class MemberDelivery(Subscription):
             await self.release()
 
     def let_go(self, named: Any) -> None:
-        """The client is done with these segments, and has committed what it has done. Raises `InvalidInput`."""
+        """Let go of segments. The client is done with them, and has committed its work. Raises `InvalidInput`."""
         if not isinstance(named, list) or not all(isinstance(each, dict) for each in named):
             raise InvalidInput('let_go is a list of segments: [{"segment": 0, "epoch": 1}]')
         found = {(each.segment, each.epoch) for each in checked_body({"let_go": named}, LetGoBody).let_go}
@@ -140,12 +140,12 @@ class MemberDelivery(Subscription):
                 await pause_after(self._broker.clock, failed)
 
     async def _hear(self) -> None:
-        """A heartbeat, which waits for another assignment; or until the client has let something go."""
+        """Send a heartbeat, which waits for another assignment, or until the client has let a segment go."""
         self._beat.clear()
         released = sorted(self._let_go)
         wait_seconds = 0.0 if released else self._beat_seconds
         if self._to_release - self._let_go:
-            # It would be answered at once: what is to be let go is told again and again.
+            # The heartbeat would be answered at once: the coordinator repeats which segments to let go.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat_seconds):
                     await self._beat.wait()
@@ -162,7 +162,7 @@ class MemberDelivery(Subscription):
         try:
             await asyncio.wait([asking, changed], return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                return  # the next one says what was let go
+                return  # the next one names the segments that were let go
             told = asking.result()
         finally:
             await end_tasks((asking, changed))
@@ -172,11 +172,11 @@ class MemberDelivery(Subscription):
             self.tell(self._assignment())
 
     def _take(self, told: dict[str, Any]) -> bool:
-        """Have what the coordinator says; whether that is something else than before."""
+        """Take the coordinator's assignment. Returns whether it differs from the one before."""
         assigned = {(each["segment"], each["epoch"]): each["position"] for each in told["segments"]}
         releasing = {(each["segment"], each["epoch"]) for each in told["release"]}
         before = (set(self._held), set(self._to_release))
-        # A segment that was let go is told once more where the answer was under way.
+        # An answer that was under way may still name a segment that was let go.
         self._held = {
             name: self._held.get(name, _Held(*name, position))
             for name, position in assigned.items()
@@ -221,7 +221,7 @@ class MemberDelivery(Subscription):
         self._look.set()
 
     async def _deliver_of(self, held: _Held) -> bool:
-        """Deliver the next messages of a segment; whether there were any."""
+        """Deliver the next messages of a segment. Returns whether there were any."""
         if not self.credit.left or self._held.get(held.name) is not held:
             return False
         broker, state = self._broker, self._view.shown
@@ -237,7 +237,7 @@ class MemberDelivery(Subscription):
             about = {"segment": held.segment, "epoch": held.epoch, "position": run.end}
             if self._held.get(held.name) is not held:
                 lease.close()
-                return False  # it was taken away while it was read
+                return False  # the segment was taken away during the read
             if not count:
                 lease.close()
                 held.position = run.end

@@ -1,7 +1,7 @@
-"""Publishes of a socket: each is begun as it comes, and answered when it is acknowledged.
+"""Publishes of a socket: each begins as it comes, and is answered when it is acknowledged.
 
 Most are of one message. Those that come one behind the other are appended together, as soon as all that has arrived is
-parsed: no task, no wait. All others take the way of every HTTP publish.
+parsed: no task, no wait. All others are published as over HTTP.
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from mq.topic.topic_publisher import PublishedTogether, TopicPublisher
 from mq.topic.topic_view import TopicView
 
 MOST_IN_FLIGHT = 8_192
-"""Publishes of one socket that are not answered. Who sends more waits in its own buffer."""
+"""Publishes of one socket without an answer yet. A client that sends more keeps it in its own buffer."""
 OVERHEAD_BYTES = 1024
 """Memory of a publish under way besides its message: counted, since one connection has thousands."""
 _JSON, _ARROW = PUBLISH_FORMATS[JSON.encode()], PUBLISH_FORMATS[ARROW.encode()]
 
 
 class _Run:
-    """Publishes of one message each that have come one behind the other, and are appended together.
+    """Publishes of one message each that came one behind the other, and are appended together.
 
-    Nothing is awaited while it grows: what held for its first message holds for all. `schema` is the topic's,
-    if messages about which nothing else is said belong to it; else None.
+    Nothing is awaited while the run grows: what held for its first message holds for all. `schema` is the topic's, if
+    plain messages without other fields may join; else None.
     """
 
     __slots__ = ("ids", "replicated", "schema", "singles", "size_bytes")
@@ -63,19 +63,19 @@ class _Run:
         self.size_bytes = 0
 
     def add(self, request: Request, single: Single) -> None:
-        """The message of a request belongs to it."""
+        """Add the message of a request."""
         self.ids.append(request.id)
         self.singles.append(single)
         self.size_bytes += request.size_bytes
 
     @property
     def held_bytes(self) -> int:
-        """What it holds of the front store."""
+        """The bytes that it holds of the front store."""
         return self.size_bytes + OVERHEAD_BYTES * len(self.ids)
 
 
 class _Begun(NamedTuple):
-    """Messages that are appended, and not acknowledged yet. `taken` is what they take of a limited storage."""
+    """Messages that are appended, and not acknowledged yet. `taken` is their part of a limited storage."""
 
     ids: list[Id | None]
     together: PublishedTogether
@@ -84,9 +84,9 @@ class _Begun(NamedTuple):
 
 
 class Publishes:
-    """What one socket publishes to its topic. Ids of producers are that `owner`'s (`Principal.owner`).
+    """The publishes of one socket to its topic. Ids of producers belong to that `owner` (`Principal.owner`).
 
-    A publish that has begun goes on when its socket is gone, as one over HTTP does: `tasks` outlive it.
+    A publish that has begun goes on when its socket is gone, as over HTTP: `tasks` outlive it.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Publishes:
         self._front_store, self._turns, self._tasks = broker.front_store, broker.turns, tasks
         self._limit_bytes = broker.settings.max_json_bytes
         self.share: Share | None = None
-        """What its principal may take, as it was when the newest publish was let in."""
+        """The share of its principal, as it was when the newest publish was let in."""
         self._in_flight = 0
         self._run: _Run | None = None
         self._waiting: list[Request] = []
@@ -114,7 +114,7 @@ class Publishes:
     async def begin(self, request: Request) -> None:
         """Begin a publish behind all that came before it, at the latest with the next `flush`.
 
-        What keeps it from that is its answer.
+        An error that keeps it from that is its answer.
         """
         try:
             if self.joins(request):
@@ -126,7 +126,7 @@ class Publishes:
             self._refuse(request.id, error)
 
     async def flush(self) -> None:
-        """Begin what was left to be begun together."""
+        """Begin the publishes that wait to begin together."""
         run, waiting = self._run, self._waiting
         if run is None:
             return
@@ -141,11 +141,11 @@ class Publishes:
                 self._refuse(request.id, error)
 
     async def finished(self) -> None:
-        """Return when all are answered."""
+        """Return when all publishes are answered."""
         await self._until(lambda: not self._in_flight)
 
     async def _may_go_on(self) -> None:
-        """While others are sent again, their segments having moved, nothing may overtake them."""
+        """Wait while others are sent again because their segments have moved: no publish may overtake them."""
         await self._until(lambda: self._in_flight < MOST_IN_FLIGHT and self._going_on is None)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
@@ -156,7 +156,7 @@ class Publishes:
     # -- one message each --------------------------------------------------------------------------------------------
 
     def joins(self, request: Request) -> bool:
-        """Add the one message of a request to those that are appended together; False if it is not for that.
+        """Add the one message of a request to those that are appended together; False if it cannot join them.
 
         Raises `InvalidInput`.
         """
@@ -176,7 +176,7 @@ class Publishes:
         if runtime is None or runtime.state.deleted or not is_single or self._broker.draining.is_set():
             return False
         if runtime.state.is_grouped:
-            return False  # refused: what is published says to which of its topics it belongs
+            return False  # refused: messages are published to one of the group's topics
         config = runtime.state.config
         replicated = wants_replicated(acks_of(request), config)
         if producer_of(request) is not None:
@@ -194,7 +194,7 @@ class Publishes:
         return True
 
     def _begin_run(self, run: _Run) -> bool:
-        """Append them all, if none of them takes a wait. Otherwise nothing was done."""
+        """Append all of them, if none needs a wait. Returns False otherwise, and has done nothing."""
         runtime = self._broker.topics.get(self._topic)
         if runtime is None or runtime.state.deleted or self._broker.draining.is_set():
             return False
@@ -204,13 +204,14 @@ class Publishes:
         try:
             begun = publisher.begin_together(run.singles, run.size_bytes, replicated=run.replicated)
         except BaseException:
-            # As it raises before it appends anything, the way of all others comes upon the same, and answers it.
+            # It raises before it appends anything. So the path of all other publishes meets the same error, and answers
+            # it.
             begun = []
         if not begun:
             self._front_store.release(left_bytes)
             return False
-        # From here on the messages may be stored, whatever becomes of the socket: nobody may append them again. If the
-        # process stops, the client has no answer, and knows as much as it does about any request without one.
+        # From here on the messages may be stored, whatever becomes of the socket: they may not be appended again. If
+        # the process stops, the client has no answer, and knows as much as it does about any request without one.
         for number, together in enumerate(begun):
             ids = [run.ids[each] for each in together.numbers]
             share_bytes = left_bytes if number == len(begun) - 1 else together.size_bytes + OVERHEAD_BYTES * len(ids)
@@ -222,7 +223,7 @@ class Publishes:
         return True
 
     def _has_outcome(self, begun: _Begun, held_bytes: int, waiter: "asyncio.Future[list[Position]]") -> None:
-        """The waiter is done: answer, as what they were appended to has acknowledged them, or go on."""
+        """The waiter is done: answer if the messages are acknowledged, else go on."""
         if waiter.cancelled() or waiter.exception() is not None:
             self._again.append((begun, held_bytes))
             if self._going_on is None:
@@ -241,7 +242,7 @@ class Publishes:
             self._leave(len(begun.ids), held_bytes)
 
     async def _go_on(self) -> None:
-        """Send those again whose segment has moved, in the order in which they came; and answer those that failed."""
+        """Send again those whose segment has moved, in the order in which they came, and answer those that failed."""
         try:
             while self._again:
                 begun, held_bytes = self._again.popleft()
@@ -249,7 +250,7 @@ class Publishes:
                     await self._finish(begun)
                 finally:
                     if begun.taken is not None:
-                        # Those that failed may be stored all the same, until it is measured.
+                        # Failed messages may be stored all the same, until the storage is measured.
                         begun.taken.end(stored=True)
                     self._leave(len(begun.ids), held_bytes)
         finally:
@@ -277,7 +278,7 @@ class Publishes:
     # -- several messages --------------------------------------------------------------------------------------------
 
     async def _begin_rows(self, request: Request) -> None:
-        """Decode the messages, and have them appended before anything that comes behind them."""
+        """Decode the messages, and append them before anything that comes behind them."""
         broker = self._broker
         view = await self._publisher.topic(self._topic)
         config = view.state.config
@@ -295,7 +296,7 @@ class Publishes:
                 stack.push(partial(_settle, taken))
             store = self._store(view, rows, intake, request, producer, stack.pop_all(), replicated=replicated)
             self._new_task(store)
-        # It is appended once its task has begun, which is before this one goes on.
+        # The rows are appended once their task has begun, which is before this one goes on.
         await broker.clock.sleep(0)
 
     async def _store(
@@ -346,7 +347,7 @@ class Publishes:
         self._in_flight += publishes
 
     def _leave(self, publishes: int, held_bytes: int) -> None:
-        """So many have their outcome: give back what they hold."""
+        """Give back the resources of so many publishes that have their outcome."""
         self._turns.publishing.__exit__(None, None, None)
         self._front_store.release(held_bytes)
         self._in_flight -= publishes
@@ -354,11 +355,11 @@ class Publishes:
 
 
 def _settle(taken: Taken, _: object, error: BaseException | None, trace: object) -> None:
-    """What is published is on its way no more."""
+    """Settle the storage of a publish that is over."""
     if isinstance(error, Exception):
         taken.answered(problem_of(error).status)
     else:
-        # Whoever is cut off may have had it stored.
+        # A publish that is cut off may have been stored.
         taken.end(stored=True)
 
 

@@ -1,4 +1,4 @@
-"""A subscription to a queue group: messages are claimed as the client gives credit, for it to ack."""
+"""A subscription to a queue group: claims messages as the client gives credit. The client acks them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,12 +21,12 @@ from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 
 WAIT_SECONDS = 20.0
-"""One claim waits so long for a message. Then the next one does."""
+"""One claim waits so long for a message. Then the next claim waits."""
 _BEFORE_CLAIMS = b'],"claims":['
 
 
 class QueueDelivery(Subscription):
-    """What was delivered and is neither acked nor released is handed out again when its lease is over."""
+    """A delivered message that is neither acked nor released is handed out again when its lease is over."""
 
     def __init__(
         self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, router: GroupRouter, consumer: str
@@ -37,7 +37,7 @@ class QueueDelivery(Subscription):
         self._topic, self._asked, self._router, self._consumer = topic, asked, router, consumer
 
     async def start(self) -> dict[str, Any]:
-        """Make the group if it is not there; one of the other mode is refused."""
+        """Create the group if it does not exist. A group of the other mode is refused."""
         await self._ask("put", {"mode": "queue"}, 0.0, JSON)
         return {"group": self.group}
 
@@ -53,7 +53,7 @@ class QueueDelivery(Subscription):
                 problem = problem_document(error, SOCKET.of(self._topic).path)
                 if not problem["retryable"]:
                     return {"end": "refused", "problem": problem}
-                # Its coordinator is gone, say: the next one is found, and nothing was handed out meanwhile.
+                # For example, its coordinator is gone: the next one is found, and nothing was handed out meanwhile.
                 failed += 1
                 await pause_after(self._broker.clock, failed)
 
@@ -97,7 +97,7 @@ class QueueDelivery(Subscription):
 def _about_json(parts: Sequence[Part]) -> Mapping[str, Any]:
     """The claims of a JSON answer, which come behind its messages. Only they are parsed.
 
-    What is found last is theirs: claims have no brackets of their own.
+    The last match is the right one: claims have no brackets of their own.
     """
     whole = b"".join(parts)
     found: dict[str, Any] = orjson.loads(b'{"claims":[' + whole[whole.rindex(_BEFORE_CLAIMS) + len(_BEFORE_CLAIMS) :])
@@ -105,7 +105,7 @@ def _about_json(parts: Sequence[Part]) -> Mapping[str, Any]:
 
 
 def _about_arrow(parts: Sequence[Part]) -> Mapping[str, Any]:
-    """The claims of an Arrow answer, which are in the metadata of its schema, with which it begins."""
+    """The claims of an Arrow answer. They are in the metadata of its schema, with which it begins."""
     with pa.ipc.open_stream(pa.py_buffer(parts[0])) as stream:
         found: dict[str, Any] = orjson.loads(stream.schema.metadata[CLAIMS])
     return found

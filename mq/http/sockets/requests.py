@@ -1,7 +1,7 @@
-"""What a client may send: messages of a socket, parsed to requests. Pure.
+"""The messages that a client may send over a socket, parsed to requests. Pure.
 
-A text message is a JSON object, a binary one is such an object on a line of its own, with an Arrow stream behind it.
-The object has one field that says what is asked for, and the fields that go with it.
+A text message is a JSON object. A binary one is such an object on a line of its own, with an Arrow stream behind it.
+The object has one field that names the request, and the fields that go with it.
 """
 
 import re
@@ -20,7 +20,7 @@ from mq.bodies.json_body import WHOLE_BYTES
 from mq.http import producer_sequence
 
 Id = int | str
-"""What a client calls a request by; the answer has it."""
+"""A client's name for a request; the answer has it."""
 MOST_ID, MOST_ID_CHARACTERS = 2**53 - 1, 64
 HEAD_BYTES = 64 * 1024
 """The longest line in front of an Arrow stream."""
@@ -38,13 +38,13 @@ FIELDS: Mapping[str, Collection[str]] = {
     COMMIT: ("subscription",),
     LET_GO: ("subscription",),
 }
-"""What may be asked for, and which fields go with it besides `id`."""
+"""The kinds of requests, and the fields that go with each besides `id`."""
 _KINDS = FIELDS.keys()
 _PLAIN_FIELDS = {"key", "value"}
 NO_FIELDS: Mapping[str, Any] = {}
-"""Those of a publish of one message that has strings alone, and nothing about its delivery."""
+"""The fields of a publish of one message that has only strings, and nothing about its delivery."""
 _NAMED = r'"[^"\\\x00-\x1f\x80-\xff]{0,250}"'
-# A large message is not parsed at once. What it has in front of its messages is short, and comes first.
+# A large message is not parsed at once. Its fields in front of the messages are short, and come first.
 _LARGE_HEAD = re.compile(
     rf"\s{{0,64}}\{{(?:\s{{0,64}}{_NAMED}\s{{0,64}}:\s{{0,64}}(?:{_NAMED}|-?\d{{1,20}})\s{{0,64}},){{0,6}}"
     rf'\s{{0,64}}"{PUBLISH}"\s{{0,64}}:\s{{0,64}}\[\s*'.encode()
@@ -53,7 +53,7 @@ _LARGE_FIELD = f'"{PUBLISH}"'.encode()
 
 
 class BadMessage(Exception):
-    """A message that asks for nothing that can be done. `id` is that of the request, if it can be told."""
+    """A message that is no valid request. `id` is that of the request, if it can be read."""
 
     def __init__(self, error: InvalidInput, id_: Id | None = None) -> None:
         super().__init__(str(error))
@@ -62,9 +62,9 @@ class BadMessage(Exception):
 
 @dataclass(slots=True)
 class Request:
-    """What is asked for: `kind` names the field whose value is `asked`; `fields` are the others.
+    """A request: `kind` names the field whose value is `asked`; `fields` are the others.
 
-    Of messages to publish `arrow` are those of an Arrow stream. In a large text they begin at `start`.
+    `arrow` has the messages to publish if they are an Arrow stream. In a large text they begin at `start`.
     """
 
     id: Id | None
@@ -85,7 +85,7 @@ def parse_text(data: bytes) -> Request:
 
 
 def may_publish(data: bytes) -> bool:
-    """Whether a message may be a publish, as far as that is plain to see: its field's name may also be escaped."""
+    """Whether a message may be a publish, by a quick look. It misses a field's name that is escaped."""
     return _LARGE_FIELD in data
 
 
@@ -107,9 +107,9 @@ def parse_binary(data: bytes) -> Request:
 
 
 def _plain(data: bytes) -> Request | None:
-    """A publish of one message whose fields are strings, as most are: parsed by what does that several times as fast.
+    """A publish of one message whose fields are strings, as most are: by a parser that is several times as fast.
 
-    None for all others. Only numbers, and names that come twice, have to be looked at by `exact_json`.
+    None for all others. Only numbers, and names that come twice, need `exact_json`.
     """
     if not may_publish(data):
         return None
@@ -132,7 +132,7 @@ def _other(data: bytes) -> Request | None:
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return None  # `_object` tells why
+        return None  # `_object` raises the reason
     if not isinstance(document, dict) or PUBLISH in document or not exact_json.is_whole(data, document):
         return None
     return _request(document, len(data))
@@ -195,7 +195,7 @@ def _is_id(given: Any) -> bool:
 
 
 def messages_of(request: Request) -> Iterator[tuple[str, Any]]:
-    """The messages of a publish, each with where it stands. Raises `InvalidInput`."""
+    """The messages of a publish, each with its place in the request. Raises `InvalidInput`."""
     asked = request.asked
     if isinstance(asked, dict):
         return iter(((PUBLISH, asked),))
@@ -218,7 +218,7 @@ def producer_of(request: Request) -> RequestId | None:
 
 
 def acks_of(request: Request) -> str | None:
-    """What a publish says of when it is answered. Raises `InvalidInput`."""
+    """When a publish wants its answer. Raises `InvalidInput`."""
     return text_of(request, "acks")
 
 

@@ -1,4 +1,4 @@
-"""Serves one socket: takes what comes, piece by piece, and ends it with a reason."""
+"""Serves one socket: takes its messages, piece by piece, and ends it with a reason."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -49,24 +49,24 @@ from mq.security.standing import Standing, is_over
 
 PING_SECONDS = 15.0
 SILENT_PINGS = 3
-"""Who answers none of so many is gone."""
+"""A client that answers none of so many pings is gone."""
 
 MOST_ASKING, MOST_ASKING_BYTES = 256, 4 * 1024 * 1024
-"""Requests about groups that wait for their answer, or for the client to take it. Who sends more waits in its own
-buffer. All sockets together share `Broker.asked` with bodies that come over HTTP."""
+"""Requests about groups that wait for their answer, or for the client to take it. A client that sends more keeps it in
+its own buffer. All sockets together share `Broker.asked` with bodies that come over HTTP."""
 _ASKING_BYTES = 8 * 1024
 """Memory of such a request besides its text."""
 LAST_ANSWERS_SECONDS = 2.0
-"""So long a broker that drains waits for answers of groups. Who has none may send the request again, to another."""
+"""So long a draining broker waits for answers of groups. Without an answer, the client may ask another broker."""
 
 LONGEST_REST_SECONDS = 0.5
-"""So often at least a socket that is over its quota is looked at."""
+"""The longest time between looks at a socket that is over its quota."""
 
 Permit = Callable[[Asked], Awaitable[BraidError | None]]
-"""Why the client may not do what such a request over HTTP would. It is in the audit trail then."""
+"""Why the client may not do what the same HTTP request would do. The refusal is in the audit trail then."""
 
 RecordEnd = Callable[[BraidError], Awaitable[None]]
-"""Has it in the audit trail that the socket ends because of a refusal."""
+"""Records in the audit trail that the socket ends because of a refusal."""
 
 
 class Session:
@@ -99,12 +99,12 @@ class Session:
         self._count = 0
         self._permitted: set[Need] = set()
         self._standing: Standing | None = None
-        # Why the client's messages are not looked at any more.
+        # Why the client's messages are not read any more.
         self._invalid: Malformed | None = None
         self._share: Callable[[], Share | None] = lambda: None
 
     async def run(self, standing: Standing | None, share: Callable[[], Share | None], record_end: RecordEnd) -> None:
-        """Serve it until either side ends it, or the permission to open it is over."""
+        """Serve the socket until either side ends it, or the permission to open it is over."""
         self._standing, self._share, self._record_end = standing, share, record_end
         if standing is not None:
             standing.over.add_done_callback(lambda _: self._wire.wake())
@@ -125,7 +125,7 @@ class Session:
                     await self._publishes.flush()
                     await self._wire.drained()
                     await self._rest(share, sum(len(message.data) for message in messages), len(messages))
-                    # What is begun is answered meanwhile.
+                    # Publishes that have begun are answered meanwhile.
                     await self._busy.next_piece(self)
                 else:
                     self._busy.rests(self)
@@ -140,7 +140,7 @@ class Session:
             await self._subscriptions.stop("closed")
 
     async def _rest(self, share: Callable[[], Share | None], size_bytes: int, count: int) -> None:
-        """Take no more of the client while its principal has had more than its quota allows."""
+        """Take no more of the client while its principal is over its quota."""
         found = share()
         if found is None:
             return
@@ -179,14 +179,14 @@ class Session:
                 await self._check(self._publishing)
                 await self._publishes.begin(request)
                 return
-            # What is asked for behind a publish finds it appended.
+            # A request behind a publish finds it appended.
             await self._publishes.flush()
             await self._do(request)
         except Exception as error:
             self._answers.problem(request.id, logged_problem(error, "SOCKET", self._path))
 
     async def _do(self, request: Request) -> None:
-        """Do what is asked for. What takes a wait is done in a task, and others come first."""
+        """Do what a request asks for. Work that needs a wait runs in a task, and other requests come first."""
         kind = request.kind
         if kind == SUBSCRIBE:
             for like in like_subscribe(self._topic, body_of(request)):
@@ -206,7 +206,7 @@ class Session:
             await self._begin_asking(request.id, self._groups.asked_of(request, group))
 
     async def _begin_asking(self, id_: Id | None, asked: GroupRequest) -> None:
-        """Have the group asked as soon as there is room for that."""
+        """Ask the group as soon as there is room for the request."""
         size_bytes = len(asked.body) + _ASKING_BYTES
         while self._asking and (
             len(self._asking) >= MOST_ASKING or self._asking_bytes + size_bytes > MOST_ASKING_BYTES
@@ -233,11 +233,11 @@ class Session:
             raise
         except Exception as error:
             self._answers.refused(id_, orjson.dumps(problem_document(error, self._path)))
-        # Until the client reads, its answers take as much room as what it has asked.
+        # Until the client reads, its answers take as much room as its requests.
         await self._wire.drained()
 
     async def _check(self, like: Asked) -> None:
-        """Raises `Forbidden` for what the client may not do over HTTP either. Asked once for all that came together."""
+        """Raise `Forbidden` for a request that HTTP would refuse as well. Asks once for all that came together."""
         if like.need in self._permitted:
             return
         if (refusal := await self._permit(like)) is not None:
@@ -249,7 +249,7 @@ class Session:
         self._permitted.add(like.need)
 
     def _fail(self, error: BraidError, code: int) -> None:
-        """The client does not keep to the protocol."""
+        """Report a breach of the protocol to the client, and close the socket."""
         self._answers.problem(None, problem_of(error))
         self._close(code, "see the message before")
 
@@ -258,13 +258,13 @@ class Session:
         self._wire.close(code, reason)
 
     def _refusal(self) -> BraidError | None:
-        """Why the socket may not go on: its token has ended, or does not allow any more what it does."""
+        """Why the socket may not go on: its token has ended, or does not allow its requests any more."""
         return None if self._standing is None else is_over(self._standing.over)
 
     async def _end(self) -> None:
-        """The broker drains, or the client has broken the protocol, or is gone.
+        """End the socket: the broker drains, or the client has broken the protocol, or is gone.
 
-        What has begun is answered before the socket is closed.
+        Requests that have begun are answered before the socket is closed.
         """
         await self._publishes.flush()
         if self._wire.is_open and (refusal := self._refusal()) is not None:
@@ -297,7 +297,7 @@ class Session:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether it is text."""
+    """Whether the data is text."""
     try:
         data.decode()
     except UnicodeDecodeError:

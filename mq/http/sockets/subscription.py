@@ -1,4 +1,4 @@
-"""What all kinds of subscription have in common: credit, what is delivered and how it ends."""
+"""The common part of all kinds of subscription: credit, delivery and end."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from mq.http.sockets.requests import Id
 from mq.http.sockets.wire import Wire
 
 PAGE_ROWS, PAGE_BYTES = 1_000, 256 * 1024
-"""What is delivered at once: a client that is slow holds no more."""
+"""The most that is delivered at once: a slow client holds no more."""
 IDLE_SECONDS = 15.0
-"""So often a subscription without messages tells where it stands."""
+"""The time after which a subscription without messages reports its position."""
 
 
 class SubscribeBody(JsonBody):
@@ -39,7 +39,7 @@ class SubscribeBody(JsonBody):
     lease_seconds: Annotated[float | None, Field(ge=1, le=MOST_LEASE_SECONDS, allow_inf_nan=False)] = None
 
     def check(self) -> None:
-        """Raises `InvalidInput` for fields that do not go together."""
+        """Raise `InvalidInput` for fields that do not go together."""
         fitting = {None: {"from_", "marker"}, "queue": {"lease_seconds"}, "stream": {"member_id"}}[self.mode]
         for name in ("from_", "marker", "member_id", "lease_seconds"):
             if getattr(self, name) is not None and name not in fitting:
@@ -50,7 +50,7 @@ class SubscribeBody(JsonBody):
 
 
 class Outlet:
-    """How subscriptions of a socket get their messages out."""
+    """The way out for messages of a socket's subscriptions."""
 
     def __init__(self, broker: Broker, wire: Wire, answers: Answers) -> None:
         self.broker, self.wire, self.answers = broker, wire, answers
@@ -67,26 +67,26 @@ class Subscription(ABC):
 
     @abstractmethod
     async def start(self) -> dict[str, Any]:
-        """Find out whether it can be served; returns what the client is answered. Raises what `problem_of` knows."""
+        """Check whether it can be served. Returns the answer for the client. Raises what `problem_of` knows."""
 
     @abstractmethod
     async def run(self) -> dict[str, Any]:
-        """Deliver until there is no more; returns why, as the client is told."""
+        """Deliver until there is no more. Returns the reason, as the client gets it."""
 
     def stopped(self, reason: str) -> dict[str, Any]:
-        """What the client is told when it is stopped for that reason."""
+        """The end that the client gets when the subscription is stopped for that reason."""
         return {"end": reason}
 
     async def release(self) -> None:
-        """Give back what it has, once it is over: nothing, if nothing is its own."""
+        """Give back what it holds, once it is over: nothing, unless it has something of its own."""
         return
 
     def tell(self, document: dict[str, Any]) -> None:
-        """Tell the client something about it."""
+        """Send the client news of the subscription."""
         self._outlet.answers.write([orjson.dumps({"subscription": self.id, **self._outlet.answers.end(document)})])
 
     async def deliver(self, page: Sequence[Part], messages: int) -> None:
-        """Deliver messages: a page as over HTTP, a JSON object, that tells also whose it is and what credit is left."""
+        """Deliver messages: a page as over HTTP, a JSON object, with the subscription's id and the credit left."""
         self.credit.spend(messages)
         first = memoryview(page[0])[1:]
         head = orjson.dumps({"subscription": self.id, "credit": self.credit.left})[:-1] + b","
@@ -94,7 +94,7 @@ class Subscription(ABC):
         await self._outlet.wire.drained()
 
     async def deliver_arrow(self, page: Sequence[Part], messages: int, about: dict[str, Any]) -> None:
-        """Deliver messages as an Arrow stream, behind a line that tells the rest."""
+        """Deliver messages as an Arrow stream, behind a line with the other fields."""
         self.credit.spend(messages)
         told = {"subscription": self.id, "credit": self.credit.left, "count": messages, **about}
         self._outlet.answers.write([orjson.dumps(told) + b"\n", *page], is_text=False)

@@ -1,4 +1,4 @@
-"""The subscriptions of a socket: each is named by the id of the request that has begun it."""
+"""The subscriptions of a socket. Each is named by the id of the request that began it."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ _CREDIT = 'credit is a whole number of messages from 1 on: {"credit": 500}'
 
 
 class _Running:
-    """A subscription with its task, and why it is stopped, if it is."""
+    """A subscription with its task, and the reason if it is stopped."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
@@ -33,7 +33,7 @@ class _Running:
 
 
 class Subscriptions:
-    """Those of one socket."""
+    """The subscriptions of one socket."""
 
     def __init__(self, outlet: Outlet, topic: str, router: GroupRouter, consumer: str) -> None:
         self._outlet, self._topic, self._router, self._consumer = outlet, topic, router, consumer
@@ -83,7 +83,7 @@ class Subscriptions:
             answers.problem(subscription.id, cut_off())
 
     def give_credit(self, request: Request) -> None:
-        """The client takes more messages. Raises `InvalidInput` and `NotFound`."""
+        """Give a subscription more credit. Raises `InvalidInput` and `NotFound`."""
         more = request.asked
         if not isinstance(more, int) or isinstance(more, bool) or more < 1:
             raise InvalidInput(_CREDIT)
@@ -92,14 +92,14 @@ class Subscriptions:
         self._outlet.answers.ok(request.id, orjson.dumps({"credit": credit.left}))
 
     def unsubscribe(self, request: Request) -> None:
-        """End a subscription: its end says where to go on. Raises `NotFound`."""
+        """End a subscription. Its end says where to go on. Raises `NotFound`."""
         running = self._running[self.named(request.asked).id]
         running.reason = "unsubscribed"
         running.task.cancel()
         self._outlet.answers.ok(request.id, orjson.dumps({"subscription": running.subscription.id}))
 
     def named(self, id_: Any) -> Subscription:
-        """The subscription of that id; without one the only one there is. Raises `InvalidInput` and `NotFound`."""
+        """The subscription of that id; without an id, the only one. Raises `InvalidInput` and `NotFound`."""
         if id_ is None and len(self._running) == 1:
             return next(iter(self._running.values())).subscription
         if id_ is None:
@@ -112,7 +112,7 @@ class Subscriptions:
         return running.subscription
 
     def of_groups(self) -> list[Subscription]:
-        """Those to groups."""
+        """The subscriptions to groups."""
         return [each.subscription for each in self._running.values() if each.subscription.group is not None]
 
     async def stop(self, reason: str) -> None:
@@ -125,7 +125,7 @@ class Subscriptions:
 
 
 def body_of(request: Request) -> SubscribeBody:
-    """What a request subscribes to. Raises `InvalidInput`."""
+    """The subscription that a request asks for. Raises `InvalidInput`."""
     if not isinstance(request.asked, dict):
         raise InvalidInput(f"subscribe is an object such as {SubscribeBody.EXAMPLE}")
     asked = checked_body(request.asked, SubscribeBody)

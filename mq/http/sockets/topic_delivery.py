@@ -1,4 +1,4 @@
-"""A subscription to a topic, from somewhere on: as a stream over HTTP, and no more than the credit."""
+"""A subscription to a topic from a position on: as a stream over HTTP, with no more messages than the credit."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ from mq.topic.topic_view import TopicView
 
 
 class TopicDelivery(Subscription):
-    """`positions` are behind all that was delivered: where a reader goes on, however this ends."""
+    """`positions` are behind all that was delivered: a reader goes on there, however this ends."""
 
     def __init__(self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody) -> None:
         super().__init__(outlet, id_, asked.credit)
@@ -31,7 +31,7 @@ class TopicDelivery(Subscription):
         self._told_seconds = self._now_seconds()
 
     async def start(self) -> dict[str, Any]:
-        """Find out where it begins."""
+        """Find where it begins."""
         self._view = await self._broker.topics.view(self._topic)
         reader = await self._broker.reader(self._topic, streaming=True)
         asked = self._asked
@@ -55,7 +55,7 @@ class TopicDelivery(Subscription):
                     continue
                 self._view.reads.follow(self._positions)
                 await asyncio.wait([news], timeout=IDLE_SECONDS)
-                # Also where there is news all the time, and all of it is of other members of a topic group.
+                # Needed also if there is news all the time, but only of other members of a topic group.
                 if not news.done() or self._now_seconds() > self._told_seconds + IDLE_SECONDS:
                     self.tell({"marker": self._marker, "credit": self.credit.left})
                     self._told_seconds = self._now_seconds()
@@ -65,7 +65,7 @@ class TopicDelivery(Subscription):
         return self._ended()
 
     def stopped(self, reason: str) -> dict[str, Any]:
-        """What the client is told when it is stopped for that reason."""
+        """The end that the client gets when the subscription is stopped for that reason."""
         return {"end": reason, "marker": self._marker}
 
     def _ended(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class TopicDelivery(Subscription):
         return to_marker(self._topic, self._positions)
 
     async def _deliver_page(self) -> bool:
-        """Deliver the next messages, if there are any; whether to look for more at once."""
+        """Deliver the next messages, if there are any. Returns whether to look for more at once."""
         view, broker = self._view, self._broker
         positions = catch_up(view.runtime, self._positions, self._live)
         lease = broker.read_budget.lease()

@@ -1,4 +1,4 @@
-"""What a session has of its WebSocket: messages that have come, and what it writes."""
+"""A session's view of its WebSocket: messages that have come, and writes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -28,21 +28,21 @@ class Wire(Protocol):
     """A WebSocket. Belongs to one event loop."""
 
     heard_seconds: float
-    """When the client was last heard of, by the time of the event loop."""
+    """When the client was last heard, by the time of the event loop."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the client gets what is written."""
+        """Whether the client gets the data that is written."""
         ...
 
     @property
     def is_broken(self) -> bool:
-        """Whether the client has broken the protocol: nothing more is taken, and `close` tells why."""
+        """Whether the client has broken the protocol: the socket takes nothing more, and `close` sends the reason."""
         ...
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the client does not take what is written as fast as it comes."""
+        """Whether the client takes data more slowly than it is written."""
         ...
 
     def why_not(self, scope: Scope, frame_bytes: int) -> tuple[int, str] | None:
@@ -50,7 +50,7 @@ class Wire(Protocol):
         ...
 
     def take(self) -> Sequence[Message]:
-        """The next messages, in order. Who has taken some takes no more before he is done with these."""
+        """The next messages, in order. The caller takes no more before it is done with these."""
         ...
 
     async def news(self) -> None:
@@ -58,19 +58,19 @@ class Wire(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have `news` return."""
+        """Let `news` return."""
         ...
 
     def write(self, parts: Sequence[Part], *, is_text: bool = True) -> None:
-        """Write a message. It is kept as it is until the client takes it."""
+        """Write a message. It is kept unchanged until the client takes it."""
         ...
 
     def ping(self) -> None:
-        """Ask whether the client is there."""
+        """Ask whether the client is alive."""
         ...
 
     async def drained(self) -> None:
-        """Return when the client has taken most of what was written, or is gone."""
+        """Return when the client has taken most of the data, or is gone."""
         ...
 
     def close(self, code: int, reason: str) -> None:
@@ -79,11 +79,11 @@ class Wire(Protocol):
 
 
 def offer_wire(scope: Scope, wire: Wire) -> None:
-    """Have the endpoint of that request find it."""
+    """Let the endpoint of that request find the WebSocket."""
     scope.setdefault("extensions", {})[_EXTENSION] = wire
 
 
 def wire_of(scope: Scope) -> Wire | None:
-    """The WebSocket that the request asks for, if it does and its server has them."""
+    """The WebSocket that the request asks for, if its server has them."""
     extensions = scope.get("extensions")
     return None if extensions is None else extensions.get(_EXTENSION)

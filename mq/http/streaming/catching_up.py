@@ -1,4 +1,4 @@
-"""Readers that fall behind, where the topic has `overflow: drop_oldest`."""
+"""Readers that fall behind, if the topic has `overflow: drop_oldest`."""
 
 from filer.topic.positions import Positions
 from mq.topic.topic_runtime import TopicRuntime

@@ -1,7 +1,7 @@
-"""Streams that have read all there is: what comes next is written to all of them together.
+"""Streams that have read all messages: the next ones are written to all of them together.
 
-Each by itself would be woken, look for what is new, and go to sleep again: some hundred microseconds for each message
-and stream. Here one task does that for all that stand at the same place, and a stream costs a write to its socket.
+Alone, each stream would wake, look for news, and sleep again: some hundred microseconds for each message and stream.
+Here one task does that for all streams at the same place, and a stream costs a write to its socket.
 """
 
 import asyncio
@@ -20,31 +20,31 @@ from mq.security.standing import Over
 
 KEEPALIVE_SECONDS = 15.0
 STREAMS_AT_ONCE = 10
-"""To so many streams a page is written in one turn: some 0.15 ms. A publish takes several rounds of the loop."""
+"""A page is written to so many streams in one turn: some 0.15 ms. A publish takes several rounds of the loop."""
 LEAST_REST_SECONDS, LONGEST_REST_SECONDS = 0.001, 0.02
-"""Between two pages a group rests for as long as the first took to write: it has half of the time at most. What comes
-meanwhile is in the next page: a stream costs as much for many messages as for one."""
+"""Between two pages a group rests for as long as the first took to write: so it uses at most half of the time. Messages
+that come meanwhile are in the next page: a stream costs as much for many messages as for one."""
 
 
 class Left(NamedTuple):
-    """A stream that goes on by itself: from where, and the page that it has to drop once its socket is drained."""
+    """A stream that goes on by itself: its positions, and the page that it has to drop once its socket is drained."""
 
     positions: Positions
     page: StreamPage | None
 
 
 class LiveStreams:
-    """The groups of streams, each of one place. Of one event loop."""
+    """The groups of streams, each at one place. Belongs to one event loop."""
 
     def __init__(self, broker: Broker, pages: StreamPages) -> None:
         self._broker, self._pages = broker, pages
         self._groups: dict[Place, _Group] = {}
 
     async def follow(self, place: Place, chunks: Chunks, over: Over | None = None) -> Left:
-        """Have all that comes next written to a stream that stands there and has been written all before.
+        """Write all new messages to a stream that stands there and has got all before.
 
-        Returns when it has to go on by itself: its client takes no more, may read no more (`over`), or there is
-        something else to tell than messages. What it is told then is up to the caller, who comes upon it by itself.
+        Returns when the stream has to go on by itself: its client takes no more, may read no more (`over`), or needs an
+        answer other than messages. The caller then finds the reason by itself, and decides what to send.
         """
         stream = _Stream(chunks, dict(place.positions), asyncio.get_running_loop().create_future())
         self._enter(place, stream)
@@ -72,7 +72,7 @@ class LiveStreams:
         group.add(stream)
 
     def _move(self, group: "_Group", place: Place | None) -> bool:
-        """A group comes to a place, or leaves its own. False if another is there, which takes its streams."""
+        """Move a group to a place, or away from its own. False if another group is there, which takes its streams."""
         if self._groups.get(group.place) is group:
             del self._groups[group.place]
         if place is None:
@@ -95,7 +95,7 @@ class _Stream:
         self.group: _Group
 
     def go(self, page: StreamPage | None) -> None:
-        """Have it go on by itself. It is given nothing more here: it has been told where it stands."""
+        """Let it go on by itself. It gets nothing more here, and knows its positions."""
         self.group.streams.pop(self, None)
         if not self.left.done():
             if page is not None:
@@ -104,7 +104,7 @@ class _Stream:
 
 
 class _Group:
-    """Streams at one place. `move` tells of each place that it comes to, and of none while it goes there."""
+    """Streams at one place. It calls `move` for each place that it comes to, and with None while it goes there."""
 
     def __init__(
         self, broker: Broker, pages: StreamPages, place: Place, move: "Callable[[_Group, Place | None], bool]"
@@ -117,12 +117,12 @@ class _Group:
         self._task = asyncio.create_task(self._run(), name="live streams")
 
     def add(self, stream: _Stream) -> None:
-        """One more stream stands here."""
+        """Add a stream at this place."""
         stream.group = self
         self.streams[stream] = None
 
     def leave(self, stream: _Stream) -> None:
-        """A stream is gone, or goes on by itself."""
+        """Remove a stream that is gone, or goes on by itself."""
         self.streams.pop(stream, None)
         if not self.streams:
             self._move(self, None)
@@ -134,18 +134,18 @@ class _Group:
             while await self._go_on():
                 pass
         except BraidError:
-            pass  # each of them comes upon it by itself
+            pass  # each of them meets the error by itself
         finally:
             self._let_go(None)
 
     def _let_go(self, page: StreamPage | None) -> None:
-        """Have each go on by itself."""
+        """Let each stream go on by itself."""
         self._move(self, None)
         for stream in list(self.streams):
             stream.go(page)
 
     async def _go_on(self) -> bool:
-        """Write the next page, or wait for one; whether these streams stay together here."""
+        """Write the next page, or wait for one. Returns whether these streams stay together here."""
         broker, runtime = self._broker, self.place.runtime
         if broker.draining.is_set() or runtime.state.version != self.place.version:
             return False
@@ -158,7 +158,8 @@ class _Group:
         with page:
             if page.parts:
                 return await self._write(page)
-            # Without messages as well it may lead on: past what was sealed meanwhile, which retention may remove then.
+            # A page without messages may lead on as well: past segments sealed meanwhile, which retention may remove
+            # then.
             for stream in self.streams:
                 stream.positions = page.reached
             if not self._stand_at(page.reached):
@@ -166,7 +167,7 @@ class _Group:
         runtime.reads.follow(page.reached)
         if not page.may_go_on:
             await asyncio.wait([news], timeout=max(self._due_seconds(), 0.0))
-        # Also where there is news all the time, and all of it is of other members of a topic group.
+        # Needed also if there is news all the time, but only of other members of a topic group.
         if self._due_seconds() <= 0:
             keepalive = self.place.form.keepalive(to_marker(self.place.view.topic, page.reached))
             await self._give(keepalive, page)
@@ -177,9 +178,10 @@ class _Group:
         return self._written_seconds + KEEPALIVE_SECONDS - self._broker.clock.monotonic_seconds()
 
     async def _write(self, page: StreamPage) -> bool:
-        """Write a page to all of them; whether they stay together."""
+        """Write a page to all streams. Returns whether they stay together."""
         if page.size_bytes > LARGEST_PAGE_BYTES or page.unreadable is not None:
-            # A socket takes a large message in pieces. What cannot be read is told once all before it is sent.
+            # A socket takes a large message in pieces. An unreadable object is reported once all messages before it are
+            # sent.
             self._let_go(page)
             return False
         self._move(self, None)
@@ -188,7 +190,7 @@ class _Group:
         return self._stand_at(page.reached)
 
     async def _give(self, body: Part, page: StreamPage) -> int:
-        """Write it to all of them, who stand behind the page then. Returns how many they are."""
+        """Write a body to all streams, which then stand behind the page. Returns their number."""
         given, pieces = 0, framed(body)
         self._written_seconds = self._broker.clock.monotonic_seconds()
         for stream in list(self.streams):

@@ -14,7 +14,7 @@ from mq.topic.topic_view import TopicView
 
 
 class StreamEnd(NamedTuple):
-    """The last that a stream tells."""
+    """The last part of a stream."""
 
     reason: dict[str, Any]
     marker: str
@@ -27,12 +27,12 @@ def end_of(
     refusal: BraidError | None = None,
     scope: Scope | None = None,
 ) -> StreamEnd:
-    """The end of a stream that has given all before `positions`; without an error the broker drains.
+    """The end of a stream that has sent all before `positions`; without an error the broker drains.
 
     With a `refusal` its reader may not read on: the credential has ended, or does not allow it any more.
 
-    The marker is that of the oldest messages where those that come next have expired, and else of those that come next,
-    even if they cannot be read.
+    The marker is that of the next messages, even if they cannot be read. If they have expired, it is that of the oldest
+    messages.
     """
     marker = to_marker(view.topic, positions)
     if refusal is not None:
@@ -48,7 +48,7 @@ def end_of(
 
 
 def _document(error: BraidError, scope: Scope | None) -> dict[str, Any]:
-    """The error's problem, in words for whoever has sent that request."""
+    """The error's problem, with only the names that the client of that request may see."""
     document: dict[str, Any] = orjson.loads(problem_of(repeatable(error)).body())
     hidden = None if scope is None else hidden_names(scope)
     return document if hidden is None else hidden.problem(document)

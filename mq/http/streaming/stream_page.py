@@ -1,4 +1,4 @@
-"""One page of a topic as subscriptions get it: rendered parts, and where they lead."""
+"""One page of a topic for subscriptions: rendered parts, and the positions behind them."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -17,7 +17,7 @@ from mq.topic.topic_view import TopicView
 
 
 class Counted(NamedTuple):
-    """What a page has of one segment."""
+    """A page's messages and bytes of one segment."""
 
     segment: int
     messages: int
@@ -27,9 +27,9 @@ class Counted(NamedTuple):
 class StreamPage:
     """A page that any number of streams send. It holds its room of the read budget until the last has dropped it.
 
-    A context manager, which drops it once. Who makes it uses it, and so does each to whom `StreamPages` gives it.
-    `reached` are the positions behind it. `unreadable` is what kept it from going on. A page without messages from
-    which one `may_go_on` at once has passed by those of other members of a topic group.
+    A context manager, which drops it once. Its maker uses it, and so does each stream that gets it from `StreamPages`.
+    `reached` are the positions behind it. `unreadable` is the error that kept it from going on. A page without messages
+    from which one `may_go_on` at once has passed messages of other members of a topic group.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class StreamPage:
         self.drop()
 
     def use(self) -> None:
-        """One more uses it."""
+        """Count one more user."""
         if not self._users:
             self._lease.keep(self.size_bytes)
         self._users += 1
 
     def drop(self) -> None:
-        """One of those who use it does so no more."""
+        """Count one user less."""
         self._users -= 1
         if not self._users:
             self._lease.keep(0)
 
     def count(self, runtime: TopicRuntime, readers: int = 1) -> None:
-        """Count that so many have got it."""
+        """Count that so many readers have got it."""
         for segment, messages, size_bytes in self._counted:
             runtime.reads.count_read(segment, readers * messages, readers * size_bytes)
 

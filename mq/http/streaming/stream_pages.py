@@ -1,4 +1,4 @@
-"""The pages of subscriptions, each read and rendered once for all that stand at the same place."""
+"""The pages of subscriptions, each read and rendered once for all streams at the same place."""
 
 import asyncio
 from collections import deque
@@ -19,16 +19,16 @@ PAGE_ROWS = 1_000
 SMALLEST_PAGE_BYTES, LARGEST_PAGE_BYTES = 64 * 1024, 256 * 1024
 """A page is as small as the socket's own buffer for a client that is slow, or not known yet."""
 KEPT_SECONDS = 1.0
-"""For so long a page stays for those who come to its place after the others."""
+"""How long a page stays for streams that come to its place after the others."""
 KEPT_SHARE = 8
-"""Pages that nobody sends take at most this share of the read budget, or are only one."""
+"""Pages that no stream sends take at most this share of the read budget, or there is only one."""
 
 
 class Place(NamedTuple):
-    """Where a stream stands, and in which form it is written: those with an equal place get the same bytes.
+    """A stream's positions, and the form in which it is written: streams at an equal place get the same bytes.
 
-    Positions are `{segment: offset}`. `member`: of a topic group, whose messages alone are meant. After any change of
-    the topic's record it is another place: what may be given to readers can be less.
+    Positions are `{segment: offset}`. With `member`, the stream has only that member's messages of a topic group. After
+    any change of the topic's record it is another place: readers may be allowed less.
     """
 
     runtime: TopicRuntime
@@ -53,10 +53,10 @@ class Place(NamedTuple):
 
 
 class StreamPages:
-    """Pages that are made, or sent, or were a moment ago. Of one event loop.
+    """Pages that are made, or sent, or were a moment ago. Belongs to one event loop.
 
-    A page is found as long as a stream sends it, however many do. Besides that this keeps some for a moment, and always
-    the newest one: those who waited for it have not begun to use it yet.
+    A page is found as long as any stream sends it. Besides those, some pages are kept for a moment, and always the
+    newest one: streams that waited for it have not begun to use it yet.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -83,12 +83,12 @@ class StreamPages:
                 finally:
                     del making  # see `end_tasks`
                 if not page.parts and not page.may_go_on and not is_first:
-                    continue  # it may have been looked for before what the caller was woken for
+                    continue  # the look may have been before the news that woke the caller
             page.use()
             return page
 
     def _begin(self, place: Place, page_bytes: int) -> "asyncio.Task[StreamPage]":
-        # A task of its own: whoever asked first may go away, and others wait for the same page.
+        # A task of its own: the first caller may go away, and others wait for the same page.
         making = asyncio.create_task(self._make(place, page_bytes), name="page of streams")
         self._making[place] = making
         making.add_done_callback(_see_error)
@@ -98,9 +98,10 @@ class StreamPages:
         try:
             page = await self._read(place, page_bytes)
         finally:
-            # At once, and not when the task is seen to be done: nobody may be given twice what came too early for him.
+            # At once, and not when the task is seen to be done: no caller may get a page twice that came too early for
+            # it.
             del self._making[place]
-        # What cannot be read may be there again for the next one who asks.
+        # An unreadable object may be there again for the next caller.
         if page.parts and page.unreadable is None:
             self._pages[place] = page
             self._keep(page)
@@ -143,8 +144,8 @@ class StreamPages:
                 runs, reached = await reader.read(positions, max_rows=PAGE_ROWS, max_bytes=page_bytes)
             steps = rendered_runs(view, runs, positions, place.form)
             if sum(run.size_bytes for run in runs) <= LARGEST_PAGE_BYTES:
-                # Whoever asks for a page has had a turn for that, a moment ago. To wait for one more, behind the writes
-                # of a busy topic, took a quiet one longer than all else.
+                # The caller has had a turn for that, a moment ago. A wait for one more, behind the writes of a busy
+                # topic, took a quiet one longer than all else.
                 pages = await begun_at_once(steps, self._broker.turns.streams) if runs else []
             else:
                 async with lease.large_page:
@@ -160,6 +161,6 @@ class StreamPages:
 
 
 def _see_error(making: "asyncio.Task[StreamPage]") -> None:
-    """Whoever waited for it has been told of its error, if anybody still did."""
+    """Read the error of a page, so that asyncio does not report it. Callers that waited for the page got the error."""
     if not making.cancelled():
         making.exception()
