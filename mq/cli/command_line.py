@@ -37,7 +37,7 @@ class Invocation:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        # Imported here: it looks through all that is installed, and no other command has to.
+        # Imported here: it searches all installed packages, and no other command needs that.
         from mq.base.version import VERSION
 
         typer.echo(f"mq {VERSION}")

@@ -1,4 +1,4 @@
-"""All commands of `mq`: where each is, and what its help begins with."""
+"""All commands of `mq`: the place of each, and the first line of its help."""
 
 from mq.cli.lazy_group import Group, Place
 
@@ -235,4 +235,4 @@ COMMANDS: dict[str, Place | Group] = {
 }
 """In the order of the help. A test compares the summaries with the commands."""
 TALK_TO_NONE = frozenset({"serve", "local", "config", "healthcheck", "peer-keys", CONTEXT})
-"""Commands that no context concerns: they ask no broker."""
+"""Commands that ignore the context: they ask no broker."""

@@ -1,4 +1,4 @@
-"""Names for the completion of shells, as a broker knows them. Nobody waits long for it, and it prints no errors."""
+"""Names for the completion of shells, as a broker knows them. It never takes long, and prints no errors."""
 
 import asyncio
 import os
@@ -22,17 +22,17 @@ Names = Callable[[AsyncClient, str], AsyncIterator[str]]
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of topics that begin so; none if no broker answers within a second."""
+    """The names of topics with that beginning; none if no broker answers within a second."""
     return _completed(context, incomplete, _topics)
 
 
 def complete_broker(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of brokers that begin so; none if no broker answers within a second."""
+    """The names of brokers with that beginning; none if no broker answers within a second."""
     return _completed(context, incomplete, _brokers)
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of a topic's groups that begin so, if the topic stands before; none if no broker answers in time."""
+    """The names of a topic's groups with that beginning; none without a topic, or if no broker answers in time."""
     # Behind an option that lacks its value, arguments have not been parsed: the first is the topic.
     topic = context.params.get("topic") or next(iter(context.args), "")
 
@@ -45,7 +45,7 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_context(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of contexts that begin so."""
+    """The names of contexts with that beginning."""
     try:
         names = read_contexts(contexts_path()).by_name
     except (BraidError, OSError):
@@ -81,7 +81,7 @@ async def _names(url: str, incomplete: str, names: Names) -> list[str]:
 
 
 async def _topics(client: AsyncClient, incomplete: str) -> AsyncIterator[str]:
-    # The brokers' own are of interest to those alone who have begun to type such a name.
+    # The brokers' own topics are listed only for a user that has begun to type such a name.
     async for topic in client.topics(internal=is_internal(incomplete)):
         yield topic.topic
 

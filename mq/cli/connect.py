@@ -16,7 +16,7 @@ from mq.cli.streams import OutputClosed
 from mq.cli.waiting import tell_waiting
 
 T = TypeVar("T")
-# It is told on stderr, for as long as it lasts.
+# The command reports a wait on stderr, for as long as it lasts.
 logging.getLogger("braidmq.transport").addHandler(logging.NullHandler())
 
 
@@ -30,9 +30,9 @@ def with_client(
 ) -> T:
     """Run `work` with a client for the broker at `url`, close the client, and return the result.
 
-    Meanwhile tell on stderr if no broker answers. `timeout_seconds` is what `--timeout` says. With
-    `ends_with_reader`, raise `OutputClosed` as soon as nobody reads stdout any more. Who `is_patient` waits for its
-    brokers without `timeout_seconds` also where none has ever answered.
+    Meanwhile report on stderr if no broker answers. `timeout_seconds` is the value of `--timeout`. With
+    `ends_with_reader`, raise `OutputClosed` as soon as stdout has no reader any more. A command that `is_patient` waits
+    for its brokers without `timeout_seconds` even if none has ever answered.
     """
     clock = SystemClock()
     settings = patience(timeout_seconds)

@@ -1,6 +1,6 @@
-"""Options of every command that asks brokers: whom it trusts, and who it is. They may stand before or behind it.
+"""Options of every command that asks brokers: trust, and credentials. They may stand before or behind the command.
 
-They become variables: the client reads them, and so do programs that a command starts.
+They become variables, which the client and programs that a command starts read.
 """
 
 import inspect
@@ -59,20 +59,20 @@ class GivenBefore:
         self.variables: Collection[str] = ()
 
     def take(self, url: str | None, files: Mapping[str, str | None]) -> None:
-        """Have them count."""
+        """Put them in force."""
         self.url = url
         self.variables = [_VARIABLES[name] for name, value in files.items() if value is not None]
         set_files(files)
 
 
 GIVEN_BEFORE = GivenBefore()
-"""Those of this process."""
+"""The options before the command, of this process."""
 
 
 def set_files(files: Mapping[str, str | None]) -> None:
-    """Have those that are given count, and nothing else that says the same."""
+    """Put the given options in force, and remove other values that they replace."""
     if files.get("client_cert") is not None:
-        # A key that was named elsewhere is another certificate's.
+        # A key that was named elsewhere belongs to another certificate.
         os.environ.pop(CLIENT_KEY_VARIABLE, None)
     if files.get("token_file") is not None:
         os.environ.pop(TOKEN_VARIABLE, None)
@@ -82,7 +82,7 @@ def set_files(files: Mapping[str, str | None]) -> None:
 
 
 def go_by(context_name: str | None) -> None:
-    """Have a context count for a command, beside the options before it. Raises `InvalidInput` and `OSError`."""
+    """Put a context in force for a command, beside the options before it. Raises `InvalidInput` and `OSError`."""
     IN_FORCE.apply(context_name, given=GIVEN_BEFORE.variables)
     if GIVEN_BEFORE.url is not None:
         IN_FORCE.leave_unless_for(GIVEN_BEFORE.url)
@@ -90,7 +90,7 @@ def go_by(context_name: str | None) -> None:
 
 
 def with_connection_options(function: Any) -> Any:
-    """A command that takes `--url` takes these too. Others are left as they are."""
+    """Add these options to a command that takes `--url`. Leaves others unchanged."""
     if not inspect.isfunction(function) or "url" not in inspect.signature(function).parameters:
         return function
 
@@ -114,7 +114,7 @@ def with_connection_options(function: Any) -> Any:
 
 
 def _context_option() -> Any:
-    # Eager: what it says has to be there when the address is looked up.
+    # Eager: its variables must be set when the address is looked up.
     return Annotated[
         str | None,
         typer.Option(
@@ -130,7 +130,7 @@ def _context_option() -> Any:
 
 
 def _go_by_another(context: typer.Context, name: str | None) -> str | None:
-    """Have a context that is named behind the command count, in the place of another one."""
+    """Put a context that is named behind the command in force, in place of another one."""
     if name is not None and not context.resilient_parsing:
         IN_FORCE.leave()
         go_by(name)

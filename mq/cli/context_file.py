@@ -1,4 +1,4 @@
-"""The file with a user's contexts: names for brokers, and for the files that it takes to talk to them.
+"""The file with a user's contexts: names for brokers, and for the files that connections to them need.
 
     current = "production"
 
@@ -30,7 +30,7 @@ _FOLDER, _FILE = "braidmq", "contexts.toml"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What one context has. Files are absolute: it is used from anywhere."""
+    """The content of one context. File names are absolute: a context is used from anywhere."""
 
     url: str
     token_file: str | None = None
@@ -39,13 +39,13 @@ class Connection:
     client_key: str | None = None
 
     def given(self) -> dict[str, str]:
-        """What is set, by its name."""
+        """The values that are set, by name."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All contexts of a user, and the name of the one that is used where nobody names another."""
+    """All contexts of a user, and the name of the one that is used unless another is named."""
 
     by_name: Mapping[str, Connection] = field(default_factory=dict)
     current: str | None = None
@@ -59,7 +59,7 @@ class Contexts:
         raise InvalidInput(unknown_name("context", name, self.by_name))
 
     def with_one(self, name: str, connection: Connection) -> "Contexts":
-        """These and that one, in the place of one of the same name. Raises `InvalidInput` for a name that is none."""
+        """These and that one, in place of one of the same name. Raises `InvalidInput` for a name that is not valid."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(
                 f"the name of a context has 1 to 100 of the characters A-Z a-z 0-9 . _ -, not {name!r:.120}"
@@ -79,7 +79,7 @@ class Contexts:
         return replace(self, current=name)
 
     def text(self) -> str:
-        """As the file has them."""
+        """The text of the file."""
         lines = [] if self.current is None else [f"current = {_quoted(self.current)}", ""]
         for name, connection in self.by_name.items():
             lines.append(f"[context.{_quoted(name)}]")
@@ -89,9 +89,9 @@ class Contexts:
 
 
 def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's contexts are: in the folder for configuration, by the XDG specification."""
+    """The file of a user's contexts: in the folder for configuration, by the XDG specification."""
     folder = environment.get("XDG_CONFIG_HOME", "")
-    # The specification has relative ones ignored.
+    # By the specification, relative paths are ignored.
     return (Path(folder) if Path(folder).is_absolute() else Path.home() / ".config") / _FOLDER / _FILE
 
 
@@ -103,7 +103,7 @@ def read_contexts(path: Path) -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except PermissionError:
-        # The home of another user, say, that `setpriv` and `sudo -E` leave in the environment: it is not ours.
+        # For example, the home of another user, which `setpriv` and `sudo -E` leave in the environment: it is not ours.
         if os.access(path, os.F_OK):
             raise
         return Contexts()
@@ -114,7 +114,7 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
-    """Put these contexts in the place of those before, whole or not at all: for the user's eyes only."""
+    """Write these contexts in place of those before, whole or not at all. Only the user can read them."""
     # Imported here: most commands only read.
     from mq.security.written_files import write_replacing
 
@@ -123,7 +123,7 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
 
 
 def checked_url(url: str) -> str:
-    """An address, or several. Raises `InvalidInput` where a password would be kept."""
+    """An address, or several. Raises `InvalidInput` for one with a password, which would be stored."""
     for each in url.split(","):
         parts = urlsplit(each.strip())
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -169,5 +169,5 @@ def _connection(name: str, table: Any) -> Connection:
 
 
 def _quoted(text: str) -> str:
-    """A text of TOML: JSON's escapes are TOML's as well, but for those of halves of characters."""
+    """A text of TOML: JSON's escapes are TOML's as well, except those of halves of characters."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

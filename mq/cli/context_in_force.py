@@ -1,7 +1,7 @@
-"""Has a context count: what it says becomes the variables that commands, and programs that they start, go by.
+"""Puts a context in force: its values become the variables that commands, and programs that they start, read.
 
-An option comes before a variable, which comes before the context, which comes before the default. What a context says
-belongs together: its token goes to its own brokers. So a context does not count where another address is given.
+An option comes before a variable, which comes before the context, which comes before the default. The values of a
+context belong together: its token goes to its own brokers. So a context does not count if another address is given.
 """
 
 import os
@@ -28,12 +28,12 @@ _VARIABLES = {
 }
 _ALL = (TOKEN_VARIABLE, *_VARIABLES.values())
 _TOGETHER = ((TOKEN_VARIABLE, TOKEN_FILE_VARIABLE), (CLIENT_CERT_VARIABLE, CLIENT_KEY_VARIABLE))
-"""A token, and the file that has one, are the same thing to say; a certificate and its key belong together."""
+"""A token and the file that has one replace each other. A certificate and its key belong together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The context that a command goes by, and whether it was named on the command line."""
+    """The context that a command uses, and whether it was named on the command line."""
 
     name: str
     connection: Connection
@@ -41,7 +41,7 @@ class Chosen:
 
 
 def chosen_context(option: str | None, environment: Mapping[str, str] = os.environ) -> Chosen | None:
-    """The context of the option, of the variable, or the current one. Raises `InvalidInput` if it is not there."""
+    """The context of the option, of the variable, or the current one. Raises `InvalidInput` if it does not exist."""
     name = option or environment.get(CONTEXT_VARIABLE)
     path = contexts_path(environment)
     if not name and not path.exists():
@@ -52,10 +52,10 @@ def chosen_context(option: str | None, environment: Mapping[str, str] = os.envir
 
 
 def variables_of(chosen: Chosen, environment: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables that change where this context counts; None is for one that is to go."""
+    """The variables that change with this context; None removes one."""
     own = {_VARIABLES[key]: value for key, value in chosen.connection.given().items()}
     if chosen.by_option:
-        # A variable is for another broker, perhaps: none of them is sent to this one.
+        # A variable may be for another broker: none of them is sent to this one.
         return {name: own.get(name) for name in _ALL}
     if _is_other(environment.get(URL_VARIABLE), chosen.connection.url):
         return {}
@@ -64,7 +64,7 @@ def variables_of(chosen: Chosen, environment: Mapping[str, str]) -> dict[str, st
 
 
 def with_what_belongs_to(variables: Iterable[str]) -> set[str]:
-    """These variables, and those that say the same thing or belong to it."""
+    """These variables, and those that replace them or belong to them."""
     given = set(variables)
     return given.union(*(pair for pair in _TOGETHER if given.intersection(pair)))
 
@@ -79,7 +79,7 @@ def _each_of(urls: str) -> set[str]:
 
 
 class ContextInForce:
-    """What a context has put into the environment, until it is known where the command goes."""
+    """The variables that a context has set, until the command's address is known."""
 
     def __init__(self) -> None:
         self._url: str | None = None
@@ -92,7 +92,7 @@ class ContextInForce:
         *,
         given: Collection[str] = (),
     ) -> None:
-        """Have the context count that is chosen, if any. `given` are variables that options have set before.
+        """Put the chosen context in force, if any. `given` are variables that options have set before.
 
         Raises `InvalidInput` and `OSError`.
         """
@@ -107,12 +107,12 @@ class ContextInForce:
         _change(changed, environment)
 
     def leave_unless_for(self, url: str | None, environment: MutableMapping[str, str] = os.environ) -> None:
-        """Have it not count for a command that goes to another address: everything is as it was before."""
+        """Take the context out of force for a command with another address: everything is as it was before."""
         if self._url is not None and _is_other(url, self._url):
             self.leave(environment)
 
     def leave(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        """Have no context count: everything is as it was before."""
+        """Take any context out of force: everything is as it was before."""
         before, self._before, self._url = self._before, {}, None
         _change(before, environment)
 
@@ -126,4 +126,4 @@ def _change(variables: Mapping[str, str | None], environment: MutableMapping[str
 
 
 IN_FORCE = ContextInForce()
-"""That of this process."""
+"""The context in force in this process."""

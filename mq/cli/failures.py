@@ -15,11 +15,11 @@ WRONG_USAGE = 2
 
 
 class CommandFailed(BraidError):
-    """The command could not do what was asked."""
+    """The command could not do its work."""
 
 
 def report(error: BaseException) -> int:
-    """Print what went wrong on one line, if there is anything to print. Return the exit code."""
+    """Print the error on one line, if there is anything to print. Return the exit code."""
     if isinstance(error, typer.TyperException):
         say(plain_message(error.format_message()))
         return error.exit_code
@@ -41,7 +41,7 @@ def report(error: BaseException) -> int:
 
 
 def _when_again(error: BraidError) -> str:
-    """When a broker that had no room wants to be asked again, if its words do not say so."""
+    """When a broker that had no room accepts the request again, if the error's text does not say so."""
     seconds = getattr(error, "retry_after_seconds", 0.0)
     again = f"in {seconds:.0f} s"
     return f"; come back {again}" if seconds and again not in str(error) else ""

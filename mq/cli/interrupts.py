@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM in a command: it always ends with 130 or 143, and never with a stack trace.
 
-Python raises `KeyboardInterrupt` at whichever line runs: in an import, in a finalizer, between the steps of closing an
-event loop. Nobody can write code that bears that everywhere. So here a signal raises nothing. While a coroutine runs
-(`run`), the first signal cancels it, and it ends in order. At all other times, and the second time, the process ends
-at once, after the last words of the command if it has any.
+Python raises `KeyboardInterrupt` at any line: in an import, in a finalizer, between the steps of closing an event loop.
+No code can be safe against that everywhere. So here a signal raises nothing. While a coroutine runs (`run`), the first
+signal cancels it, and it ends in order. At all other times, and the second time, the process ends at once, after the
+last words of the command if it has any.
 """
 
 import os
@@ -23,7 +23,7 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Interrupts:
-    """What SIGINT and SIGTERM do to this process from `begin` on, until `end`."""
+    """The effect of SIGINT and SIGTERM on this process from `begin` on, until `end`."""
 
     def __init__(self) -> None:
         self._cancel: Callable[[], object] | None = None
@@ -36,9 +36,9 @@ class Interrupts:
             signal.signal(number, self._interrupted)
 
     def end(self, code: int) -> int:
-        """The command is done with this exit code: nothing is left that could be interrupted.
+        """End a command with this exit code: nothing is left that a signal could interrupt.
 
-        Returns the exit code of the process, which tells the signal if one has ended the command.
+        Returns the exit code of the process, which names the signal if one has ended the command.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) == self._interrupted:
@@ -47,7 +47,7 @@ class Interrupts:
 
     @contextmanager
     def last_words(self, words: Callable[[], str]) -> Iterator[None]:
-        """Within the block, print one line if a signal ends the command. It is asked for once, at that moment."""
+        """Within the block, print one line if a signal ends the command. `words` is called once, at that moment."""
         self._last_words = words
         try:
             yield

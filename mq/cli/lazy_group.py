@@ -36,7 +36,7 @@ def lazy_group(commands: Mapping[str, Place | Group]) -> type[TyperGroup]:
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            # Typer reads them only: nothing is added to this group.
+            # Typer only reads them: nothing is added to this group.
             self.commands = cast("MutableMapping[str, Any]", _Imported(commands))
 
         def format_help(self, *arguments: Any) -> None:
@@ -58,7 +58,7 @@ def _listed(group: Any, function: Any, arguments: Any) -> Any:
 
 
 class _Imported(Mapping[str, Any]):
-    """The commands by their names. Each is imported when it is looked at; while they are listed, none is."""
+    """The commands by their names. Each is imported when it is looked up, and none while they are listed."""
 
     def __init__(self, places: Mapping[str, Place | Group]) -> None:
         self._places = places
@@ -104,4 +104,4 @@ def _command(name: str, place: Place | Group) -> Any:
 
 
 def _nothing() -> None:
-    """A group does nothing by itself."""
+    """Do nothing: a group has no action of its own."""

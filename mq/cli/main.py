@@ -1,7 +1,7 @@
-"""The program `mq`: what has to hold before anything else is imported, and after the last line of a command.
+"""The program `mq`: the setup before all other imports, and the exit after the last line of a command.
 
-Ctrl-C may come while modules are imported, which takes most of the time of a short command. Python would then show
-where it was. So this module imports next to nothing, and the rest only once that is provided for.
+Ctrl-C may come while modules are imported, which takes most of the time of a short command. Python would then print a
+stack trace. So this module imports next to nothing, and the rest only once that case is handled.
 """
 
 import gc
@@ -10,13 +10,13 @@ import signal
 import sys
 
 _INTERRUPTED = 130
-# A command makes some 150,000 objects before it begins, nearly all of them modules and their parts. By Python's own
-# measure it looks for garbage among them a hundred times, which takes a tenth of the start.
+# A command makes some 150,000 objects before it begins, nearly all of them modules and their parts. By default Python
+# would look for garbage among them a hundred times, which takes a tenth of the start.
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 _NEVER_USED = (
     "pandas",  # jobs on Spark, which need it, are processes of their own
     "httpx._main",  # the command line of httpx
-    "zstandard",  # httpx would take answers in it; brokers send none
+    "zstandard",  # httpx would accept answers in it; brokers send none
 )
 
 
@@ -28,7 +28,7 @@ def run(arguments: list[str]) -> int:
 
 
 def refuse_what_is_never_used() -> None:
-    """Keep out what libraries would import unasked."""
+    """Keep out modules that libraries would import needlessly."""
     from filer.refused_imports import leave_out_arrow_docs, refuse_imports
 
     refuse_imports(*_NEVER_USED)
@@ -38,7 +38,7 @@ def refuse_what_is_never_used() -> None:
 def main() -> None:
     """The entry point of the program."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    # Whoever starts a job in the background has it ignore Ctrl-C.
+    # A shell that starts a job in the background makes it ignore Ctrl-C.
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_interruptible:
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))

@@ -1,4 +1,4 @@
-"""What commands share that work on a store without a broker."""
+"""Shared by commands that work on a store without a broker."""
 
 import sys
 from pathlib import Path
@@ -9,14 +9,14 @@ from filer.errors import InvalidInput
 
 
 def check_directory(url: str) -> None:
-    """Raise `InvalidInput` for a directory that is not there: opening it as a store would make it."""
+    """Raise `InvalidInput` for a directory that does not exist: opening it as a store would create it."""
     path = url.removeprefix("file://")
     if "://" not in path and not Path(path).is_dir():
         raise InvalidInput(f"there is no directory {path!r}: name the store with --store")
 
 
 class CheckProgress:
-    """A context that shows on stderr how many objects were checked, and which was the last one, if somebody looks."""
+    """A context that shows on stderr how many objects were checked, and the last one, if stderr is a terminal."""
 
     def __init__(self, what: str) -> None:
         self._done = 0

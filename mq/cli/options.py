@@ -23,7 +23,7 @@ def duration_seconds(least: float, most: float = inf) -> Callable[[Any], float]:
 
 
 def lazily(name: str) -> Callable[[typer.Context, str], list[str]]:
-    """A function of `mq.cli.completion`, which is imported when a shell asks for it."""
+    """A function of `mq.cli.completion`, which is imported when a shell asks for completion."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         from mq.cli import completion

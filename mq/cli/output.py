@@ -26,7 +26,7 @@ def print_json(answer: Any) -> None:
 
 
 def print_deleted(name: str, what: str, *, as_json: bool) -> None:
-    """Say that something of this name is deleted, and `what` it was."""
+    """Report that the object of this name is deleted; `what` describes it."""
     if as_json:
         print_json({"deleted": name})
     else:
@@ -52,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def _print_folded(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> None:
-    # Imported here: it takes longer than all else that a short command does.
+    # Imported here: it takes longer than the rest of a short command.
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -75,7 +75,7 @@ def print_lines(*lines: str) -> None:
 
 
 def _write_lines(lines: Iterable[str]) -> None:
-    """Print lines of a table, whose cells are `shown`, and whose names may be bold."""
+    """Print lines of a table. Its cells are `shown`, and its names may be bold."""
     write_out("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -114,13 +114,13 @@ def write_out(block: bytes | memoryview) -> None:
 
 
 def write_text(block: bytes | memoryview) -> None:
-    """As `write_out`, of what others may have written: on a terminal it controls nothing."""
+    """As `write_out`, for data that others may have written: on a terminal it controls nothing."""
     write_out(TerminalText().shown(block) if sys.stdout.isatty() else block)
 
 
 @contextmanager
 def readers_or_none() -> Iterator[None]:
-    """What a server prints in the block may have no reader: it serves all the same."""
+    """In the block, a server may print without a reader: it serves all the same."""
     try:
         yield
     except OutputClosed:
@@ -131,7 +131,7 @@ def readers_or_none() -> Iterator[None]:
 
 
 async def until_closed(clock: Clock) -> None:
-    """Return once the reader of stdout has closed it: a program that only waits would not notice. Else never."""
+    """Return once the reader of stdout has closed it; else never. A program that only waits would not notice it."""
     poll = select.poll()
     with suppress(OSError, ValueError):  # without a descriptor, as in tests, there is nothing to look at
         poll.register(sys.stdout.fileno(), 0)

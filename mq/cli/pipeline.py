@@ -51,10 +51,10 @@ def backfill(context: typer.Context) -> NoReturn:
 
 
 def _url_in(arguments: Sequence[str]) -> str | None:
-    """The address among a job's options, which the job will parse; None where there is none."""
+    """The address among a job's options, which the job will parse; None if there is none."""
     for at, word in enumerate(arguments):
         name, has_value, value = word.partition("=")
-        # Its parser takes the begin of a name for the name.
+        # The job's parser accepts the beginning of a name for the name.
         if len(name) > len("--") and "--url".startswith(name):
             return value if has_value else next(iter(arguments[at + 1 :]), "")
     return None

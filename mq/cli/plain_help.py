@@ -12,7 +12,7 @@ _KINDS = {"int": "N", "float": "NUMBER", "str": "TEXT", "dir": "DIR", "file": "F
 
 
 class _PlainHelp:
-    """What a command and a group tell about their parameters."""
+    """How a command and a group describe their parameters."""
 
     def format_help(self: Any, context: Any, formatter: Any) -> None:
         for parameter in self.get_params(context):
@@ -25,11 +25,11 @@ class _PlainHelp:
 
 
 class PlainCommand(_PlainHelp, TyperCommand):
-    """A command with such help."""
+    """A command with plain help."""
 
 
 class PlainGroup(_PlainHelp, TyperGroup):
-    """A group with such help. Where no command is near to what was written, its error names all of them."""
+    """A group with plain help. If no command is near to a wrong word, the error names all of them."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that `args` begin with. Raises `typer.TyperException` if there is none."""
@@ -47,7 +47,7 @@ def _tell_plainly(parameter: TyperOption | TyperArgument, context: Any) -> None:
         parameter.display_type_rich = _no_type  # type: ignore[method-assign]
     elif parameter.metavar is None:
         parameter.metavar = "" if parameter.is_flag else _kind(parameter, context) + _bounds(parameter)
-    # They are part of the metavar. Values are checked by something else.
+    # They are part of the metavar. Other code checks the values.
     parameter.min = parameter.max = None
 
 
@@ -64,5 +64,5 @@ def _bounds(parameter: TyperOption) -> str:
     least, most = parameter.min, parameter.max
     if most is not None:
         return f" ({least} to {most})"
-    # Nobody expects less than one, where there has to be something.
+    # A count of less than one is not expected, if there has to be something.
     return " (0 or more)" if least == 0 else ""

@@ -1,4 +1,4 @@
-"""The three standard streams: any of them may be closed, and a reader of stdout may go away."""
+"""The three standard streams. Any of them may be closed, and a reader of stdout may go away."""
 
 import errno
 import io
@@ -20,7 +20,7 @@ class OutputFailed(BraidError):
 
 
 class _Stdout(io.FileIO):
-    """Tells failures of stdout from all others, whoever writes: commands, Typer or rich."""
+    """Distinguishes failures of stdout from all others, for all writers: commands, Typer or rich."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -33,15 +33,15 @@ class _Stdout(io.FileIO):
 
 
 def open_streams() -> None:
-    """Open what is closed of the standard streams, and have stdout raise `OutputClosed` and `OutputFailed`.
+    """Open the standard streams that are closed, and let stdout raise `OutputClosed` and `OutputFailed`.
 
     If one were left closed (`mq topic list >&-`), the first file or socket that is opened would take its number: output
-    would be written into a connection, and libuv aborts. Reading from what was closed fails, and so does writing to
-    stdout, as in other programs: it must not look as if the output had gone anywhere. What goes to stderr is lost.
+    would be written into a connection, and libuv aborts. Reading from a closed stream fails, and so does writing to
+    stdout, as in other programs: it must not look as if the output had gone anywhere. Output to stderr is lost.
     """
     for number, mode in ((_STDIN, os.O_WRONLY), (_STDOUT, os.O_RDONLY), (_STDERR, os.O_WRONLY)):
         if not _is_open(number):
-            # It takes the lowest free number, which is this one: those below are open.
+            # The file takes the lowest free number, which is this one: those below are open.
             os.set_inheritable(os.open(os.devnull, mode), True)
     if sys.stdin is None:
         sys.stdin = os.fdopen(_STDIN, closefd=False)
@@ -57,7 +57,7 @@ def open_streams() -> None:
 
 
 def discard_stdout() -> None:
-    """Discard what is left in the buffers of stdout, and all that is written to it from now on."""
+    """Discard the data left in the buffers of stdout, and all that is written to it from now on."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 

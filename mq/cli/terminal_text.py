@@ -1,4 +1,4 @@
-"""Text of others on a terminal: what would control it is escaped. Where output is piped, bytes stay as they are."""
+"""Text of others on a terminal: characters that would control it are escaped. In a pipe, bytes stay unchanged."""
 
 import codecs
 import re
@@ -8,7 +8,7 @@ _KEPT = "\t\n"
 
 
 def escaped(text: str) -> str:
-    """The text with each character escaped that controls a terminal, or hides what is there."""
+    """The text with each character escaped that controls a terminal, or hides text."""
     return "".join(each if each.isprintable() or each in _KEPT else _escape(each) for each in text)
 
 
@@ -26,7 +26,7 @@ class TerminalText:
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
     def shown(self, data: bytes | memoryview, *, is_last: bool = True) -> bytes:
-        """What to print of a piece. What is no UTF-8 is escaped too."""
+        """The text to print for a piece. Bytes that are no UTF-8 are escaped too."""
         if not self._decoder.getstate()[0] and _PLAIN.match(data):
             return bytes(data)
         return escaped(self._decoder.decode(bytes(data), is_last)).encode()

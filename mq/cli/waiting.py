@@ -1,4 +1,4 @@
-"""Tell on stderr that no broker answers, while a command waits for one."""
+"""Report on stderr that no broker answers, while a command waits for one."""
 
 import sys
 from typing import TextIO
@@ -13,13 +13,13 @@ _SILENT_SECONDS = 2.0
 # An answer that is only slow is no news yet.
 _SLOW_ANSWER_SECONDS = 5.0
 _BETWEEN_LINES_SECONDS = 5.0
-# Whoever waits that long is not looking any more.
+# A user that waits that long does not look any more.
 _LONG_SECONDS = 60.0
 _CLEAR_LINE = "\r\x1b[K"
 
 
 async def tell_waiting(client: AsyncClient, clock: Clock) -> None:
-    """Tell how long the client has waited for a broker, whenever it waits. This ends only when it is cancelled."""
+    """Report how long the client has waited for a broker, whenever it waits. This ends only when it is cancelled."""
     notice = WaitingNotice()
     try:
         while True:
@@ -39,13 +39,13 @@ class WaitingNotice:
         self._is_drawn = False
 
     def show(self, waiting: Waiting | None) -> None:
-        """Tell what the client waits for, if it is time to. Remove the line if it waits no more."""
+        """Show what the client waits for, if it is time to. Remove the line if it waits no more."""
         if waiting is None or waiting.seconds < max(self._told_seconds, _first_seconds(waiting)):
             self._told_seconds = self._next_line_seconds = 0.0
             self._clear()
             return
         self._told_seconds = waiting.seconds
-        # While a progress bar is drawn, it puts another stream in this place, which moves whole lines above the bar.
+        # While a progress bar is drawn, `sys.stderr` is another stream, which moves whole lines above the bar.
         if self._terminal is not None and sys.stderr is self._terminal:
             self._is_drawn = True
             _write(self._terminal, f"{_CLEAR_LINE}mq: {_text(waiting)}")

@@ -1,4 +1,4 @@
-"""`mq dead-letters`: show the messages that nobody of a group could work on."""
+"""`mq dead-letters`: show the messages that no consumer of a group could process."""
 
 from typing import Annotated
 

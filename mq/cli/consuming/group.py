@@ -78,7 +78,7 @@ def list_groups(topic: TopicName, url: Url = DEFAULT_URL, timeout: Timeout = Non
 async def _described(
     client: AsyncClient, topic: str, names: Sequence[str], failed: list[Exception]
 ) -> AsyncIterator[GroupDescription]:
-    """Describe the groups, a few at a time, without those that are deleted meanwhile. `failed` gets what fails."""
+    """Describe the groups, a few at a time, without those that are deleted meanwhile. `failed` gets the errors."""
     for start in range(0, len(names), _AT_ONCE):
         asked = (client.group(topic, name).describe() for name in names[start : start + _AT_ONCE])
         for answer in await asyncio.gather(*asked, return_exceptions=True):
@@ -239,14 +239,14 @@ def _counts(found: GroupDescription) -> tuple[Any, ...]:
 
 
 def _told(found: GroupDescription, count: int | None) -> int | str:
-    """A count of a queue group, which a broker of an earlier version does not tell. Stream groups have none of it."""
+    """A count of a queue group; "?" if an earlier version of broker does not report it. Stream groups have none."""
     if count is not None:
         return count
     return 0 if found.settings.get("mode") == "stream" else "?"
 
 
 def _member(found: GroupDescription, member: GroupMember) -> tuple[Any, ...]:
-    """A member, what it has, and for how long it counts as one if nothing is heard of it from now on."""
+    """A member, its segments, and how long it stays a member if no heartbeat comes from now on."""
     behind = sum(each.lag for each in found.segments if each.member_id == member.member_id)
     held = " ".join(map(str, member.segments))
     return member.member_id, member.member_epoch, held, behind, f"{member.session_ends_in_seconds:.0f} s"

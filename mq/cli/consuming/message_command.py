@@ -1,4 +1,4 @@
-"""A command that is run for a message: what it gets, and what its end says."""
+"""A command that runs for a message: its input, and the meaning of its end."""
 
 import asyncio
 import os
@@ -25,14 +25,14 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Z0-9]")
 _LAST_WORDS_SECONDS = 1.0
 _ENDING_SECONDS = 5.0
 _LINE_BYTES = 2_000
-"""What is kept of a line of stderr: more than a reason may have."""
+"""The part of a line of stderr that is kept: more than a reason may have."""
 
 
 class EndGuard:
-    """Commands that run end with this process, also where SIGKILL ends it: their messages go to other workers then.
+    """Ends running commands with this process, even if SIGKILL ends it: their messages go to other workers then.
 
-    It is a process that outlives this one for a moment. Between the start of a command and the line that names it, this
-    process may be killed as well: then the command runs on.
+    It is a process that outlives this one for a moment. If this process is killed between the start of a command and
+    the line that names it, the command runs on.
     """
 
     def __enter__(self) -> Self:
@@ -42,12 +42,12 @@ class EndGuard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # What stops this process, as Ctrl-C does, leaves it alone.
+            # A signal that stops this process, as Ctrl-C does, does not reach it.
             start_new_session=True,
         )
         assert self._process.stdin is not None
         self._input = self._process.stdin.fileno()
-        # Work goes on where it stands still.
+        # A write must not block the work if the guard stands still.
         os.set_blocking(self._input, False)
         return self
 
@@ -58,11 +58,11 @@ class EndGuard:
             pass
 
     def began(self, process_group: int) -> None:
-        """A command runs."""
+        """Note that a command runs."""
         self._tell(process_group)
 
     def ended(self, process_group: int) -> None:
-        """It does not any more."""
+        """Note that a command has ended."""
         self._tell(-process_group)
 
     def _tell(self, number: int) -> None:
@@ -73,11 +73,11 @@ class EndGuard:
 async def run_command(
     command: Sequence[str], client: AsyncClient, delivery: AsyncDelivery, group: str, guard: EndGuard
 ) -> str | None:
-    """Run a command for a message; returns None if it exits with 0, else why it has failed.
+    """Run a command for a message. Returns None if it exits with 0, else why it has failed.
 
     It gets the value on stdin and the rest in its environment. It has a process group of its own, so that Ctrl-C does
-    not reach it: whoever stops the worker lets it end. If this is cancelled, it gets SIGTERM, and SIGKILL if that does
-    not end it.
+    not reach it: a user that stops the worker lets it end. If this is cancelled, the command gets SIGTERM, and SIGKILL
+    if that does not end it.
     """
     try:
         process = await _start(command, variables(delivery, group))
@@ -93,7 +93,7 @@ async def run_command(
         if feeding.done() and (failure := feeding.exception()) is not None:
             return f"the value could not be read: {failure}"
         await asyncio.wait([ending])
-        # What it has left running may hold its stderr open.
+        # A process that the command has left running may hold its stderr open.
         await asyncio.wait([listening], timeout=_LAST_WORDS_SECONDS)
     finally:
         await _end(process)
@@ -119,14 +119,14 @@ async def _start(command: Sequence[str], told: Mapping[str, bytes]) -> asyncio.s
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # It may run by now, and nobody else would end it.
+        # The command may run by now, and nothing else would end it.
         with suppress(OSError, ValueError):
             await _end(await starting)
         raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Have it end, and all that it has started, if it has not ended."""
+    """End the command, and all that it has started, if it has not ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -136,7 +136,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def variables(delivery: AsyncDelivery, group: str) -> dict[str, bytes]:
-    """What the environment of the command tells about its message. What has a NUL byte cannot stand there."""
+    """The variables of a command's environment that describe its message. A value with a NUL byte is left out."""
     told: dict[str, bytes] = {
         "TOPIC": delivery.topic.encode(),
         "GROUP": group.encode(),
@@ -180,11 +180,11 @@ async def _pieces(client: AsyncClient, delivery: AsyncDelivery) -> AsyncIterator
 
 
 async def _pass_on(process: asyncio.subprocess.Process, last_words: "_LastLine") -> None:
-    """What the command says on stderr is said there, and its last line is kept."""
+    """Pass the command's stderr on to ours, and keep its last line."""
     assert process.stderr is not None, "it is a pipe"
     while piece := await process.stderr.read(_CHUNK_BYTES):
         last_words.add(piece)
-        with suppress(OSError, ValueError):  # nobody reads it
+        with suppress(OSError, ValueError):  # stderr has no reader
             sys.stderr.buffer.write(piece)
             sys.stderr.buffer.flush()
 
@@ -197,7 +197,7 @@ class _LastLine:
         self._rest = b""
 
     def add(self, piece: bytes) -> None:
-        """More of the stream."""
+        """Add more of the stream."""
         *lines, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[:_LINE_BYTES]
         self._lines.extend(line[:_LINE_BYTES] for line in lines if line.strip())

@@ -1,4 +1,4 @@
-"""`mq context`: brokers by a name, with what it takes to talk to them.
+"""`mq context`: brokers by a name, with the files that connections to them need.
 
-`commands` are the commands; `mq/cli/context_file.py` is the file, and `mq/cli/context_in_force.py` has it count.
+`commands` are the commands; `mq/cli/context_file.py` is the file, and `mq/cli/context_in_force.py` puts it in force.
 """

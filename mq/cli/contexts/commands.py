@@ -124,7 +124,7 @@ def _tell_of_variables() -> None:
 
 
 def _absolute(key: str, file: str | None) -> str | None:
-    """The file's whole name: a context is used from anywhere. Raises `InvalidInput` if it is not there."""
+    """The file's whole name: a context is used from anywhere. Raises `InvalidInput` if there is no such file."""
     if file is None:
         return None
     path = Path(file).absolute()

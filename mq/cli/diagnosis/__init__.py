@@ -1,7 +1,6 @@
 """Commands that examine and measure: `mq doctor`, `mq verify` and `mq bench`.
 
-`doctor` prints the findings that `checks` makes of this machine, a broker and a store, and `peer_port` of where brokers
-call each other. `bench` publishes to a running
-broker and reads back; `bench_run` takes the measurements.
-`verify` reads topics on their store through `filer/verification`.
+`doctor` prints the findings of `checks` about this machine, a broker and a store, and those of `peer_port` about the
+port where brokers call each other. `bench` publishes to a running broker and reads back; `bench_run` takes the
+measurements. `verify` reads topics on their store through `filer/verification`.
 """

@@ -1,4 +1,4 @@
-"""`mq bench`: publish to a running broker, read everything back, and print how fast that was."""
+"""`mq bench`: publish to a running broker, read everything back, and print the speed."""
 
 from contextlib import suppress
 from typing import Annotated

@@ -15,7 +15,7 @@ _KEYS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What to publish: `messages` values of `size_bytes`, `batch` per request, by `connections` publishers at once."""
+    """The plan: `messages` values of `size_bytes`, `batch` per request, by `connections` publishers at once."""
 
     topic: str
     messages: int

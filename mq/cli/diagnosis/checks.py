@@ -34,7 +34,7 @@ _Outcome = tuple[Result, str]
 
 _ROUNDS = 5
 _LARGE_BYTES = 1024 * 1024
-# S3 gives times in whole seconds.
+# S3 has times in whole seconds.
 _SKEW_SECONDS = 3.0
 _OPEN_FILES = 1024
 _PRESIGNED_SECONDS = 60
@@ -123,7 +123,7 @@ async def broker_findings(client: AsyncClient, clock: Clock) -> list[Finding]:
 
 
 async def _peer_findings(url: str, cluster: Cluster, clock: Clock) -> list[Finding]:
-    """How brokers call each other, as far as one sees it who is none."""
+    """How brokers call each other, as far as a client can see it."""
     keys_outcome = of_keys(cluster)
     findings = [await _check("calls of brokers", lambda: _call_of_brokers(url))]
     if keys_outcome is not None:
@@ -131,7 +131,7 @@ async def _peer_findings(url: str, cluster: Cluster, clock: Clock) -> list[Findi
     findings.append(Finding("port for brokers", *of_ports(cluster)))
     proves_by_keys = cluster.peer_keys == "required"
     ports = [(each.broker, each.peer_url) for each in cluster.brokers if each.peer_url]
-    # At once: a firewall that says nothing makes each of them wait.
+    # At once: a firewall that drops packets makes each of them wait.
     looks = await asyncio.gather(*(look_at(peer_url, clock) for _, peer_url in ports))
     for (name, peer_url), seen in zip(ports, looks, strict=True):
         findings.append(Finding("port for brokers", *outcome_of(name, peer_url, seen, proves_by_keys=proves_by_keys)))
@@ -139,7 +139,7 @@ async def _peer_findings(url: str, cluster: Cluster, clock: Clock) -> list[Findi
 
 
 async def _call_of_brokers(url: str) -> _Outcome:
-    """Whether who is no broker is refused where clients are served."""
+    """Check that the port for clients refuses a call of brokers from a client."""
     try:
         async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=broker_tls(), trust_env=False) as http:
             answer = await http.get(f"{url}{CALL}")
@@ -228,7 +228,7 @@ def _broker(url: str, cluster: Cluster, seconds: float) -> _Outcome:
 
 
 async def _readiness(url: str) -> _Outcome:
-    """What the broker itself says about its store."""
+    """The broker's own report about its store."""
     try:
         async with httpx.AsyncClient(timeout=_READINESS_SECONDS, verify=broker_tls(), trust_env=False) as http:
             answer = await http.get(f"{url}/readyz")
@@ -247,7 +247,7 @@ async def _readiness(url: str) -> _Outcome:
 
 
 def _problem(told: Mapping[str, Any]) -> _Outcome:
-    """What a broker says of itself. A broker of a later version may know of more."""
+    """The outcome of a problem that a broker reports. A broker of a later version may report other kinds."""
     match told["type"]:
         case "store-stalled":
             return "failed", (
@@ -268,13 +268,13 @@ async def _topics(client: AsyncClient) -> _Outcome:
 
 
 def _of_what_is_seen() -> str:
-    """Brokers tell a principal of what it may observe, and of nothing else."""
+    """A note on what is seen: brokers show a principal only what it may observe."""
     shown = any(os.environ.get(each) for each in (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE, CLIENT_CERT_VARIABLE))
     return ", among the topics that you may observe" if shown else ""
 
 
 def _damage(cluster: Cluster) -> _Outcome:
-    """What the scrubs of all brokers have found, and the readers of this one."""
+    """The findings of the scrubs of all brokers, and of the readers of this one."""
     damaged = cluster.damaged
     if not damaged:
         return "ok", f"nothing is known to be damaged{_of_what_is_seen()}"

@@ -1,4 +1,4 @@
-"""What `mq doctor` finds out of where brokers call each other, as somebody who is no broker."""
+"""What `mq doctor` sees of the ports where brokers call each other. It looks as a client, not as a broker."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ CALL = "/internal/v1/presence"
 """A call of brokers to each other, which changes nothing."""
 CONNECT_SECONDS = 5.0
 SOON_DAYS = 14.0
-"""So long before its end a certificate is to be replaced, as the alert has it (`BraidMQCertificateExpires`)."""
+"""A certificate is to be replaced so long before its end, as in the alert (`BraidMQCertificateExpires`)."""
 _DAY_SECONDS = 86_400.0
 _ORDER: Sequence[Result] = ("ok", "warning", "failed")
 _REFUSED_BY_TLS = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE")
@@ -28,11 +28,11 @@ _REFUSED_BY_TLS = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE
 
 @dataclass(frozen=True, slots=True)
 class PeerPort:
-    """What somebody without a certificate or a key of brokers sees there.
+    """A client's view of the port, without a certificate or a key of brokers.
 
-    `unreachable` says why no connection came about, if none did. `status` is that of the answer to a call of brokers;
-    None if the connection was closed without one, as mutual TLS does it. `left_seconds` is how long the certificate
-    still counts that was shown, if one was.
+    `unreachable` is the reason why there was no connection, if there was none. `status` is that of the answer to a call
+    of brokers; None if the connection was closed without an answer, as mutual TLS does it. `left_seconds` is how long
+    the certificate of the port still counts, if it has shown one.
     """
 
     has_tls: bool
@@ -42,7 +42,7 @@ class PeerPort:
 
 
 async def look_at(url: str, clock: Clock) -> PeerPort:
-    """Connect to where a broker is called, show no certificate, and ask as a broker would, without any proof."""
+    """Connect to a broker's port for brokers, show no certificate, and call it as a broker would, without any proof."""
     address = urlsplit(url)
     has_tls = address.scheme == "https"
     host, port = address.hostname or "", address.port or (443 if has_tls else 80)
@@ -67,13 +67,13 @@ async def _status(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ho
             writer.write(f"GET {CALL} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             await writer.drain()
             words = (await reader.readline()).split()
-    except (OSError, TimeoutError, ValueError):  # also what TLS refuses after its handshake
+    except (OSError, TimeoutError, ValueError):  # also for a refusal of TLS after its handshake
         return None
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
 
 
 def _trusting_all() -> ssl.SSLContext:
-    """Whom it is shown to is nobody's secret, and nothing is sent that is one: so any certificate will do."""
+    """A context that trusts any certificate: nothing secret is sent, so the server's identity does not matter."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -89,7 +89,7 @@ def _left_seconds(shown: ssl.SSLObject | None, clock: Clock) -> float | None:
 
 
 def outcome_of(name: str, url: str, seen: PeerPort, *, proves_by_keys: bool) -> Outcome:
-    """What a broker's port for brokers looks like. Pure."""
+    """The outcome for a broker's port for brokers. Pure."""
     where = f"{name} is called at {url}, which"
     if seen.unreachable:
         return "ok", (
@@ -132,7 +132,7 @@ def _expiry(seen: PeerPort) -> list[Outcome]:
 
 
 def of_ports(cluster: Cluster) -> Outcome:
-    """Which brokers have a port for brokers, as the asked one tells. Pure."""
+    """The brokers that have a port for brokers, as the asked one reports. Pure."""
     if cluster.peer_keys is None:
         return "ok", "not told: brokers tell it to whoever may observe the cluster, those of earlier versions to nobody"
     have = [each.broker for each in cluster.brokers if each.peer_url]
@@ -145,7 +145,7 @@ def of_ports(cluster: Cluster) -> Outcome:
 
 
 def of_keys(cluster: Cluster) -> Outcome | None:
-    """Whether brokers prove by keys who they are, as the asked one tells; None if it does not tell. Pure."""
+    """Whether brokers prove their identity by keys, as the asked one reports; None if it does not report it. Pure."""
     match cluster.peer_keys:
         case None:
             return None
@@ -166,7 +166,7 @@ def of_keys(cluster: Cluster) -> Outcome | None:
 
 
 def of_call(url: str, status: int) -> Outcome:
-    """How a call of brokers was answered that somebody made at the port for clients. Pure."""
+    """The outcome for a call of brokers that a client made at the port for clients. Pure."""
     if status < HTTPStatus.BAD_REQUEST:
         return "failed", f"{url}{CALL} is answered {status} to who is no broker: is that a broker?"
     return "ok", f"{url} refuses those of who is no broker ({status})"

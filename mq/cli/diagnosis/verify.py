@@ -1,4 +1,4 @@
-"""`mq verify`: have every byte of topics read, here or by a broker, and tell what is damaged or missing."""
+"""`mq verify`: read every byte of topics, here or by a broker, and report damaged and missing objects."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def verify(
     if url is not None and _is_chosen(context, "url", "store"):
         counts, told = with_client(url, timeout, lambda client: _verify_by_broker(client, names))
     else:
-        # What reads a store is imported only where one is read here.
+        # Code that reads a store is imported only if one is read here.
         from mq.cli.diagnosis.verify_store import verify_store
 
         check_directory(store)
@@ -68,7 +68,7 @@ def verify(
 
 
 def _is_chosen(context: typer.Context, name: str, other: str) -> bool:
-    """Whether the option was given, and is to be used instead of the other one: those of the command line go first."""
+    """Whether the option was given, and beats the other one: options of the command line go first."""
     rank, other_rank = _rank(context, name), _rank(context, other)
     if rank == other_rank and rank:
         raise InvalidInput(f"give --{name} or --{other}, not both")
@@ -81,7 +81,7 @@ def _rank(context: typer.Context, name: str) -> int:
 
 
 async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple["Counter[str]", list[Verdict]]:
-    """As `verify_store`: what a broker finds."""
+    """As `verify_store`, by a broker."""
     done: Counter[str] = Counter()
     told: list[Verdict] = []
     wrong_records = WrongRecords()
@@ -103,7 +103,7 @@ async def _verify_by_broker(client: AsyncClient, names: Sequence[str]) -> tuple[
 
 
 async def _all_topics(client: AsyncClient) -> list[str]:
-    """Also those that cannot be used: their damage is to be told. Members of topic groups are checked with these."""
+    """All topics, with those that cannot be used: their damage is reported too. A topic group includes its members."""
     usable = [each.topic async for each in client.topics(internal=True) if each.group in (None, each.topic)]
     return sorted([*usable, *[each.topic async for each in client.unusable_topics()]])
 

@@ -21,7 +21,7 @@ async def verify_store(
 ) -> tuple["Counter[str]", list[Verdict]]:
     """Count the objects in each condition, and return those that are not sound, at most `most_told`.
 
-    Checks the topics of these names, or everything. Raises `InvalidInput` for a topic that is not there.
+    Checks the topics of these names, or everything. Raises `InvalidInput` for a topic that does not exist.
     """
     clock = SystemClock()
     store = open_store(address, clock)
@@ -51,8 +51,8 @@ async def _is_member(catalogue: Catalogue, name: str) -> bool:
 
 
 async def _check_no_member(catalogue: Catalogue, name: str) -> None:
-    """Raise `InvalidInput` for a member of a topic group: it has no files, and to find it sound would say nothing."""
-    with suppress(UnreadableObject):  # whoever checks it tells
+    """Raise `InvalidInput` for a member of a topic group: it has no files, so a sound result would mean nothing."""
+    with suppress(UnreadableObject):  # the check of the topic reports it
         if (group := await catalogue.group_of(name)) is not None:
             raise InvalidInput(f"the messages of {name!r} lie in the files of topic group {group!r}: check that")
 

@@ -1,10 +1,10 @@
-"""Topics' records that are wrong, and may be come upon twice: by themselves, and with a topic group that names them."""
+"""Topics' records that are wrong, and may be met twice: by themselves, and with a topic group that names them."""
 
 from filer import keys
 
 
 class WrongRecords:
-    """Knows which were told."""
+    """Knows which records were reported."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

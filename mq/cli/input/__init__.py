@@ -1,1 +1,1 @@
-"""What people say to commands: times, settings with nested ones, yes or no."""
+"""The input of users: times, settings with nested ones, yes or no."""

@@ -1,4 +1,4 @@
-"""Ask before something is done that cannot be taken back."""
+"""Ask before an action that cannot be undone."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")
 def confirm(question: str, *, yes: bool) -> None:
     """Ask, unless `--yes` has answered.
 
-    Raises `typer.Abort` if the answer is no, and `CommandFailed` if there is nobody to answer.
+    Raises `typer.Abort` if the answer is no, and `CommandFailed` if stdin gives no answer.
     """
     if yes:
         return

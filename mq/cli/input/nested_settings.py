@@ -51,7 +51,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _parser_of(key: str) -> Callable[[str], float] | None:
-    """How to read the value of a setting whose name tells that it counts bytes or seconds."""
+    """The parser for the value of a setting, if the setting's name shows that it counts bytes or seconds."""
     unit = re.split(r"[._]", key)[-1]
     return {"bytes": parse_size_bytes, "seconds": parse_duration_seconds}.get(unit)
 

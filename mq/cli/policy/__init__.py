@@ -1,1 +1,1 @@
-"""`mq policy`: show and change what all brokers of a cluster go by. `policy_file` is its form as a file."""
+"""`mq policy`: show and change the policy of all brokers of a cluster. `policy_file` is its form as a file."""

@@ -1,4 +1,4 @@
-"""A policy as a file that people write: TOML, or JSON as the interface has it."""
+"""A policy as a file that users write: TOML, or JSON as the interface has it."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ MOST = 2**53
 
 
 def read_policy_file(path: str) -> str:
-    """The text of a file, or of stdin for `-`. Raises `InvalidInput` for what is no text, and `OSError`."""
+    """The text of a file, or of stdin for `-`. Raises `InvalidInput` for data that is no text, and `OSError`."""
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
         return data.decode("utf-8-sig")
@@ -27,7 +27,7 @@ def read_policy_file(path: str) -> str:
 
 
 def parse_policy_file(text: str) -> dict[str, Any]:
-    """The sections that a file has, as the interface has them, and `version` if it names one. Raises `InvalidInput`."""
+    """The sections of a file, as the interface has them, and `version` if it names one. Raises `InvalidInput`."""
     is_json = text.lstrip().startswith("{")
     try:
         found = json.loads(text) if is_json else tomllib.loads(text)
@@ -35,7 +35,7 @@ def parse_policy_file(text: str) -> dict[str, Any]:
         if _is_json_list(text):
             raise InvalidInput("it is a list: a policy is an object with sections") from error
         raise InvalidInput(f"it is {'no JSON' if is_json else 'neither TOML nor JSON'}: {error}") from error
-    # As mq policy show --json prints it.
+    # `mq policy show --json` prints it.
     found.pop("etag", None)
     for name, value in found.items():
         if name not in (_VERSION, *SECTIONS):
@@ -55,7 +55,7 @@ def policy_text(version: int, sections: Mapping[str, list[dict[str, Any]]]) -> s
 
 
 def changes(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> list[str]:
-    """A line for each entry that is there no more, and for each that is new."""
+    """A line for each entry that is gone, and for each that is new."""
     lines = []
     for name in SECTIONS:
         lines += [f"- {name}: {_short(each)}" for each in before[name] if each not in after[name]]
@@ -71,7 +71,7 @@ def _is_json_list(text: str) -> bool:
 
 
 def _check_numbers(value: Any) -> None:
-    """Raise `InvalidInput` for a whole number that JSON's readers do not agree on."""
+    """Raise `InvalidInput` for a whole number on which readers of JSON do not agree."""
     if isinstance(value, int) and abs(value) > MOST:
         raise InvalidInput(f"{value:.3g} is too large: whole numbers are up to 2^53")
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -87,7 +87,7 @@ def _line(field: str, value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What TOML has as times, as text."""
+    """The value with TOML's times as text."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, list):

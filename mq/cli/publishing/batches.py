@@ -23,8 +23,8 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 PARQUET_ROWS = 16_384
 CSV_BLOCK_BYTES = 4 * 1024 * 1024
-"""Of CSV, so much becomes a batch."""
-# Those of a file are named in an error, of which some may be as many as it has lines.
+"""So much CSV becomes a batch."""
+# An error names the fields of a file. There may be as many as it has lines.
 _MOST_NAMES = 50
 
 
@@ -33,7 +33,7 @@ class Batch:
     """Rows to publish. `key` and `value` name their columns, as for `publish_table`.
 
     With `is_json`, the values are JSON already. `lines` are those of the input, if it has lines. `keys` are the keys as
-    the input has them, where the column has them as numbers. With `is_message` there are the columns `headers` and
+    written in the input, if the column has them as numbers. With `is_message` there are the columns `headers` and
     `event_time` too; the values of `payloads` are stored beside the log.
     """
 

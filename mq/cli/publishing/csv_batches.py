@@ -24,7 +24,7 @@ _LONG = r"^[+-]?\d{16}"
 def csv_tables(
     stream: InputStream, *, text_columns: Sequence[str], nulls: Sequence[str], as_text: bool
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """The rows in order, in tables of some megabytes, and the same as they are written. The first line names columns.
+    """The rows in order, in tables of some megabytes, and the same rows as written. The first line names columns.
 
     A column whose first rows are all numbers, or all true or false, gets that type. These columns stay text:
     `text_columns`, all columns with `as_text`, and columns whose numbers would not be reproduced exactly (leading

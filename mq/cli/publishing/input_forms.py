@@ -1,4 +1,4 @@
-"""What an input of `mq publish` may be: its format, and which of its fields are which part of a message."""
+"""The forms of an input of `mq publish`: its format, and the fields for each part of a message."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -28,7 +28,7 @@ class Fields:
 
 
 def format_of(name: str) -> Format:
-    """The format that the ending of a file name stands for. Raises `CommandFailed` for an unknown ending."""
+    """The format for the ending of a file name. Raises `CommandFailed` for an unknown ending."""
     plain = name.lower()
     for ending in COMPRESSED:
         plain = plain.removesuffix(ending)

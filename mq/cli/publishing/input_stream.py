@@ -14,7 +14,7 @@ from mq.cli.failures import CommandFailed
 
 STDIN = "-"
 STDIN_NAME = "stdin"
-"""What errors call it."""
+"""The name of stdin in errors."""
 COMPRESSED = (".gz", ".zip")
 
 
@@ -61,9 +61,9 @@ class InputStream(io.RawIOBase):
         return 0 if self._source is None else self._source.tell()
 
     def done_behind(self, given_bytes: int) -> int:
-        """About how many bytes of the source lie behind so many that this stream has given, unpacked.
+        """About how many bytes of the source lie behind the first `given_bytes` bytes of this stream, unpacked.
 
-        For readers that take more than they have dealt with.
+        For readers that take more than they have processed.
         """
         given = max(self._given_bytes, 1)
         return self.done_bytes * min(given_bytes, given) // given

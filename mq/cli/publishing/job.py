@@ -1,4 +1,4 @@
-"""What one call of `mq publish` publishes, and how."""
+"""The input of one call of `mq publish`, and how to publish it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mq.cli.publishing.input_forms import Fields, Format
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """As the options say."""
+    """The options of the command."""
 
     topic: str
     key: bytes | None

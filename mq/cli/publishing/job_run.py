@@ -1,4 +1,4 @@
-"""Publish what a `Job` names, or only look at it."""
+"""Publish the input of a `Job`, or only look at it."""
 
 import json
 import os
@@ -73,9 +73,9 @@ async def preview_all(client: AsyncClient, job: Job, values: Sequence[bytes], pr
 
 
 def _check_values(topic: Topic, values: Sequence[bytes]) -> None:
-    """Raise `CommandFailed` for an argument that is no JSON, where the topic's values are: mostly a text unquoted.
+    """Raise `CommandFailed` for an argument that is no JSON, if the topic's values are: mostly an unquoted text.
 
-    A shell takes the quotes away that JSON needs. Here that can be said, and with the name of the command.
+    A shell removes the quotes that JSON needs. Only this command can say so, and show the right command line.
     """
     if topic.config["value_type"] != "json":
         return

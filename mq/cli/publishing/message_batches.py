@@ -1,4 +1,4 @@
-"""Messages as `mq subscribe --json` prints them, to be published as they were: key, value, headers and event time."""
+"""Messages as `mq subscribe --json` prints them, to be published again: key, value, headers and event time."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from mq.cli.publishing.input_stream import InputStream
 from mq.limits.steps import at_once
 
 _OF_THE_LOG = ("id", "topic", "segment", "offset", "timestamp", "deliveries", "claim", "state")
-"""What the broker says of a message: a copy gets its own."""
+"""The fields of a message that the broker sets: a copy gets its own."""
 
 
 class Payload(NamedTuple):
@@ -34,7 +34,7 @@ class Payload(NamedTuple):
 
 
 def message_batches(stream: InputStream, topic: Topic) -> Iterator[Batch]:
-    """Each line is a message for that topic. Raises `CommandFailed` with the line that is none."""
+    """Each line is a message for that topic. Raises `CommandFailed`, which names the line that is none."""
     schema, received_us = MessageSchema.of(topic.config["key_type"], topic.config["value_type"]), SystemClock().now_us()
     for first, lines in blocks(stream):
         messages: list[tuple[str, Any]] = []
@@ -67,7 +67,7 @@ def _message(line: bytes, schema: MessageSchema, where: str) -> dict[str, Any]:
     headers, name = message.get("headers"), JSON_HEADER[0]
     is_declared = isinstance(headers, dict) and headers.get(name) == JSON_HEADER[1].decode()
     if is_declared and not schema.is_json and isinstance(message.get("value"), str):
-        # Readers are shown a JSON string where the stored text, which the header declares as JSON, is one.
+        # Readers see a JSON string if the stored text, which the header declares as JSON, is one.
         text = orjson.dumps(message.pop("value"))
         message["value_base64"] = b64encode(text).decode()
     return message
@@ -81,5 +81,5 @@ def _referring(message: dict[str, Any], where: str) -> Message:
         segment, offset = int(message["segment"]), int(message["offset"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise CommandFailed(f"{where}: its ref is none that mq subscribe --json prints: {error!r}") from error
-    # Of the time nothing is asked: the payload is opened by the message's place.
+    # The time is not used: the payload is opened by the message's place.
     return Message(unquote(topic), segment, offset, EPOCH, None, None, ref=reference)

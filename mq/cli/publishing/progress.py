@@ -1,4 +1,4 @@
-"""How far an input of `mq publish` has been published: not how far it has been read, which is long before."""
+"""How far an input of `mq publish` has been published. It has been read further."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Mark(NamedTuple):
-    """Behind so many rows of the input, its source is done up to there, in bytes or in rows."""
+    """After so many rows of the input, its source is done up to `done`, in bytes or in rows."""
 
     rows: int
     done: int
@@ -40,7 +40,7 @@ class Progress:
         self._drawn.close()
 
     def follow(self, batches: Iterator[Batch], total: int | None, done: Callable[[int], int]) -> Iterator[Batch]:
-        """The batches, in the thread that reads them. `done` tells how much of `total` lies behind so many batches."""
+        """The batches, in the thread that reads them. `done` returns the part of `total` behind so many batches."""
         self._total = total
         self._draw(Mark(0, 0))
         rows = 0
@@ -50,7 +50,7 @@ class Progress:
             yield batch
 
     def advance(self, rows: int, messages: int) -> None:
-        """Draw that so many rows of all are dealt with, by which so many messages were published."""
+        """Draw that so many rows of all are processed, and so many messages published by that."""
         self._rows, self._messages = rows, messages
         while self._ahead and self._ahead[0].rows <= rows:
             self._passed = self._ahead.popleft()
@@ -69,7 +69,7 @@ def done_between(passed: Mark, upcoming: Mark, rows: int) -> int:
 
 
 def _bar(name: str) -> "ProgressBar":
-    # Imported here: where no bar is drawn, the command starts sooner.
+    # Imported here: if no bar is drawn, the command starts sooner.
     from mq.cli.publishing.progress_bar import ProgressBar
 
     return ProgressBar(name)

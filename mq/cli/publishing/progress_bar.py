@@ -14,7 +14,7 @@ _NAME_WIDTH, _BAR_WIDTH = 16, 10
 
 
 class ProgressBar:
-    """The bar of one input, on stderr, which goes when it ends."""
+    """The bar of one input, on stderr. It disappears when it ends."""
 
     def __init__(self, name: str) -> None:
         self._bars = bars.Progress(

@@ -120,7 +120,7 @@ def publish(
         dry_run, skip, _times(delay, deliver_at, expires_at),
     )  # fmt: skip
     _check_usage(job, contents)
-    # Imported here: help, completion and wrong usage come sooner without Arrow.
+    # Imported here: help, completion and reports of wrong usage come sooner without Arrow.
     from mq.cli.publishing.job_run import preview_all, publish_all
 
     if dry_run:

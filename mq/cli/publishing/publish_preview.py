@@ -14,7 +14,7 @@ _SHOWN_CHARACTERS = 100
 
 
 class PublishPreview:
-    """Adds up what would be published."""
+    """Adds up the messages that would be published."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

@@ -16,7 +16,7 @@ class PublishSummary:
         self._under_way = self._partly = 0
 
     def begin(self, count: int) -> None:
-        """Count messages that are sent now. Of these, nothing is known until `advance` or `add`."""
+        """Count messages that are sent now. Nothing is known of them until `advance` or `add`."""
         self._under_way, self._partly = count, 0
 
     def advance(self, acknowledged: int, _: int) -> None:
@@ -30,7 +30,7 @@ class PublishSummary:
 
     @property
     def uncertain(self) -> int:
-        """How many messages were sent of which it is not known whether they are stored."""
+        """How many messages were sent and may or may not be stored."""
         return self._under_way - self._partly
 
     def add(self, published: Published) -> None:

@@ -1,4 +1,4 @@
-"""Stopping a publish half-way and going on: what is stored by then, and the command that publishes the rest."""
+"""Stopping a publish half-way and going on: the messages stored by then, and the command that publishes the rest."""
 
 import asyncio
 import shlex
@@ -29,7 +29,7 @@ class Skip:
         return taken
 
     def check_all_taken(self) -> None:
-        """At the end of the input, raise `CommandFailed` if it is shorter than what is to be left out."""
+        """At the end of the input, raise `CommandFailed` if it has fewer messages than are to be left out."""
         if self._left:
             raise CommandFailed(
                 f"{_SKIP} is {self._count:,}, and the input has only {messages(self._count - self._left)}: "
@@ -42,7 +42,8 @@ async def acknowledged(
 ) -> None:
     """Publish `count` messages and add the answer to the summary.
 
-    If the command is interrupted meanwhile, wait for the answer all the same, for a time: it tells what is stored.
+    If the command is interrupted meanwhile, wait for the answer all the same, for a time: it says which messages are
+    stored.
     """
     summary.begin(count)
     task = asyncio.create_task(publishing)
@@ -68,7 +69,7 @@ async def _wait_a_little(task: "asyncio.Task[Published]", count: int, clock: Clo
 
 
 def interrupted(summary: PublishSummary, skipped: int, arguments: Sequence[str] | None) -> str:
-    """What an interrupted command says: what is stored, and how to go on.
+    """The last words of an interrupted command: what is stored, and how to go on.
 
     `arguments` are those of the command line; None if they name no input that could be continued.
     """

@@ -73,7 +73,7 @@ async def publish_rows(
 def _parts(
     table: pa.Table, payloads: "Sequence[Payload]", skipped: int
 ) -> "Iterator[tuple[int, pa.Table, Payload | None]]":
-    """The rows in order, with where they begin: those with a payload one by one, and what lies between them."""
+    """The rows in order, each part with its first row: rows with a payload one by one, and the rows between them."""
     begin = 0
     for payload in payloads:
         at = payload.row - skipped
@@ -150,11 +150,11 @@ async def preview_rows(job: Job, topic: Topic, name: str, form: Format, skip: Sk
 def _messages(
     job: Job, topic: Topic, name: str, batch: Batch, first_row: int, skipped: int
 ) -> tuple[pa.Table, TablePlan]:
-    """What is to be published of a batch as a table, and which of its columns is which part of a message."""
+    """The rows of a batch to publish, as a table, and the plan that names its columns."""
     table, key, value, is_json = batch.table.slice(skipped), batch.key, batch.value, batch.is_json
     first_row += skipped
     if batch.keys is not None:
-        # The column has numbers, as the rows in JSON do, and the key is the text that the input has.
+        # The column has numbers, as the rows in JSON do, and the key is the text in the input.
         values = table[value] if value is not None else _as_json(job, table, first_row)
         table = pa.table({"key": batch.keys.slice(skipped), "value": values})
         key, value, is_json = "key", "value", value is None
@@ -200,7 +200,7 @@ def _check_json(values: "pa.ChunkedArray[Any]", name: str, lines: Sequence[int] 
 
 
 def _place(name: str, lines: Sequence[int] | None, first_row: int, row: int) -> str:
-    """Where the input has a row. `lines` are those of the rows from `first_row` on, if it has lines."""
+    """The place of a row in the input. `lines` are those of the rows from `first_row` on, if the input has lines."""
     return f"{name}, " + (f"row {row}" if lines is None else f"line {lines[row - first_row]}")
 
 
@@ -211,7 +211,7 @@ def _batches(job: Job, topic: Topic, name: str, form: Format, progress: Progress
         import pyarrow.parquet as pq
 
         try:
-            # Of a file that is missing Arrow tells in words of its own.
+            # Arrow would report a missing file in words of its own.
             open(name, "rb").close()
             file = stack.enter_context(pq.ParquetFile(name))
         except pa.ArrowInvalid as error:
@@ -223,7 +223,7 @@ def _batches(job: Job, topic: Topic, name: str, form: Format, progress: Progress
         tables = csv_batches(stream, job.fields, nulls=list(job.nulls), as_text=job.as_text)
         return progress.follow(tables, stream.size_bytes, lambda batches: stream.done_behind(batches * CSV_BLOCK_BYTES))
     if form == "messages":
-        # Imported here: it brings what decodes bodies, which is of no use to others.
+        # Imported here: it brings decoders of bodies, which the other formats do not need.
         from mq.cli.publishing.message_batches import message_batches
 
         lines = message_batches(stream, topic)

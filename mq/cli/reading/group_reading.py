@@ -1,4 +1,4 @@
-"""`mq subscribe --group`: print what a member of a stream group is given, and commit what was printed."""
+"""`mq subscribe --group`: print the messages of a member of a stream group, and commit them once they are printed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,8 +20,9 @@ _MOST_AT_ONCE = 500
 async def print_as_member(client: AsyncClient, reading: Membership, name: Form) -> None:
     """Join the group, print its messages until a signal comes or the reading ends, commit, and leave.
 
-    What is written to stdout is done. A process that is killed has committed a part of that at most: it has printed
-    whatever a commit covers, and what was printed since then is printed again, here or at another member.
+    A message written to stdout is done. A process that is killed has committed at most a part of what it has printed:
+    it has printed all messages of a commit. Messages printed after the last commit are printed again, here or at
+    another member.
     """
     schema = await schema_of(client, reading.topic)
     form = form_of(name, reading.topic, schema)
@@ -41,13 +42,13 @@ async def print_as_member(client: AsyncClient, reading: Membership, name: Form) 
                 left = None if left is None else left - len(messages)
             write_text(form.tail)
             if left == 0:
-                await consumer.commit()  # nothing is asked for after the last ones, which tells that they are done
+                await consumer.commit()  # no request follows the last messages, which would show that they are done
     if consumer.fenced:
         say(f"{consumer.fenced} segments went to other members before a commit: they print some messages again")
 
 
 def rows_of(messages: Sequence[Message], schema: MessageSchema) -> pa.Table:
-    """Messages as the rows of a page, as brokers give them."""
+    """Messages as the rows of a page, in the form that brokers send."""
     values = {
         "_offset": [each.offset for each in messages],
         "_timestamp": [each.timestamp for each in messages],

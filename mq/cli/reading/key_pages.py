@@ -21,7 +21,7 @@ PAGE_ROWS = 10_000
 class KeyPages:
     """The messages of a key from an offset of a segment on.
 
-    One segment after the other holds the key: the next one is read when the one before is sealed and read. With
+    The segments that hold the key follow one another: the next one is read when the one before is sealed and read. With
     `follow` it waits for more at the end, also while brokers are away if it is `patient`.
     """
 
@@ -42,7 +42,7 @@ class KeyPages:
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """As `Pages`: of the one segment that is being read."""
+        """As `Pages`, for the one segment that is being read."""
         return {self._segment: self._offset}
 
     async def next_page(self) -> pa.Table | None:

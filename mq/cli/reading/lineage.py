@@ -1,4 +1,4 @@
-"""What the segments of a topic tell of an order: which come before which, and which hold a key. Pure functions."""
+"""What a topic's segments show of its order: which precede which, and which hold a key. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

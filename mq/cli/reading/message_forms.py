@@ -1,7 +1,7 @@
 """Format pages of messages as bytes to print, one block at a time.
 
-Printing values, which `mq subscribe` does unless told otherwise, goes without `pyarrow.compute` and the broker's form
-of messages: they take longer to import than a short reading lasts.
+Printing values, the default of `mq subscribe`, does without `pyarrow.compute` and the broker's form of messages: they
+take longer to import than a short reading lasts.
 """
 
 import shutil
@@ -28,7 +28,7 @@ _PIPE_WIDTH = 200
 
 
 class ValuesForm:
-    """Only the values: each followed by `end`."""
+    """Only the values, each followed by `end`."""
 
     def __init__(self, *, end: bytes) -> None:
         self.head = self.tail = b""
@@ -121,7 +121,7 @@ def _runs(table: pa.Table) -> "Iterator[Run]":
 
 
 def _values_of(chunk: pa.Array) -> list[memoryview | bytes]:
-    """The bytes of each value, where they are in memory (no copy); none for a null."""
+    """The bytes of each value, in place in memory (no copy); empty for a null."""
     offsets, data = chunk.buffers()[1:]
     if not len(chunk) or data is None:
         return [b""] * len(chunk)

@@ -1,4 +1,4 @@
-"""What `mq subscribe` makes of a reading: messages on stdout, or a Parquet file."""
+"""The output of `mq subscribe`: messages on stdout, or a Parquet file."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -20,7 +20,7 @@ from mq.cli.terminal_text import TerminalText
 
 
 async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, name: Form) -> None:
-    """Print its messages in the form of that name."""
+    """Print the messages of a reading in the form of that name."""
     form = form_of(name, reading.topic, await schema_of(client, reading.topic))
     async with aclosing(_limited(read(client, clock, reading), reading.limit)) as pages:
         write_text(form.head)
@@ -32,7 +32,7 @@ async def print_messages(client: AsyncClient, clock: Clock, reading: Reading, na
 
 
 async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, path: Path) -> None:
-    """Write its messages into a new file."""
+    """Write the messages of a reading into a new file."""
     # Imported here: printing does not need it.
     from mq.cli.reading.parquet_file import ParquetFile
 
@@ -44,7 +44,7 @@ async def write_parquet(client: AsyncClient, clock: Clock, reading: Reading, pat
 
 
 async def schema_of(client: AsyncClient, topic: str) -> MessageSchema:
-    """What the messages of a topic, or of a topic group, are."""
+    """The schema of the messages of a topic, or of a topic group."""
     found = await client.topic(topic)
     return MessageSchema.of(found.config["key_type"], found.config["value_type"], grouped=found.group == found.topic)
 
@@ -62,7 +62,7 @@ async def _limited(pages: AsyncGenerator[pa.Table], limit: int | None) -> AsyncG
 
 
 async def print_page(client: AsyncClient, topic: str, rows: pa.Table, form: MessageForm) -> None:
-    """Print a page. Where only values are printed, payloads stored beside the log replace theirs."""
+    """Print a page. If only values are printed, payloads stored beside the log replace theirs."""
     done = 0
     if isinstance(form, ValuesForm) and rows["_ref"].null_count < rows.num_rows:
         for row in np.flatnonzero(rows["_ref"].is_valid().to_numpy()).tolist():

@@ -18,10 +18,10 @@ _GROUP_ROWS = 1_000_000
 
 
 class ParquetFile:
-    """A context that writes pages of messages in the columns of the topic's own files, behind that of the segment.
+    """A context that writes pages of messages. The columns are those of the topic's own files, behind the segment.
 
-    The file gets its name, in place of another of that name, when the block ends. If the block raises, nothing is
-    left. Raises `OSError`.
+    The file gets its name, in place of another of that name, when the block ends. If the block raises, nothing is left.
+    Raises `OSError`.
     """
 
     def __init__(self, path: Path, schema: MessageSchema, clock: Clock) -> None:

@@ -36,7 +36,7 @@ async def read(client: AsyncClient, clock: Clock, reading: Reading) -> AsyncGene
 
 
 async def _last(client: AsyncClient, reading: Reading) -> TopicPosition:
-    """The present end of the topic, or where a reading from the time at which this one ends would start."""
+    """The present end of the topic, or the start of a reading from the time at which this one ends."""
     return await client.position(reading.topic, from_="latest" if reading.stop is None else reading.stop)
 
 
@@ -49,7 +49,7 @@ async def _end(client: AsyncClient, reading: Reading, last: TopicPosition) -> Re
 async def _begun(
     client: AsyncClient, clock: Clock, reading: Reading, last: TopicPosition | None, now_us: int, *, follow: bool
 ) -> tuple[Pages, "_TailRows"]:
-    """The pages from the start on, and what becomes of their rows."""
+    """The pages from the start on, and the filter of their rows."""
     topic, marker, skip = reading.topic, reading.marker, None
     if reading.key is not None:
         at = await _key_start(client, reading, reading.key, last)
@@ -72,14 +72,14 @@ async def _key_start(client: AsyncClient, reading: Reading, key: bytes, last: To
 
 
 class _TailRows:
-    """What becomes of the rows of a page: a tail leaves out some at its start, and has the rest in order of time."""
+    """The filter of a page's rows: a tail leaves out some at its start, and sorts the rest by time."""
 
     def __init__(self, client: AsyncClient, topic: str, skip: Skip | None = None, *, in_time_order: bool) -> None:
         self._client, self._topic, self._skip, self._in_time_order = client, topic, skip, in_time_order
         self._segments: Sequence[Segment] = ()
 
     async def apply(self, rows: pa.Table) -> pa.Table:
-        """The rows to give."""
+        """The rows that remain."""
         if self._skip is not None:
             rows = self._skip.apply(rows)
         if not self._in_time_order or not rows.num_rows:
@@ -92,7 +92,7 @@ class _TailRows:
 
 
 async def _until_time(pages: Pages, clock: Clock, stop_us: int) -> AsyncGenerator[pa.Table]:
-    """Yield what comes before a time that is still to come, and wait until then."""
+    """Yield messages before a time that is still to come, and wait until then."""
     import pyarrow.compute as pc  # here: other readings do not need it
 
     while (left_us := stop_us - clock.now_us()) > 0:
@@ -110,7 +110,7 @@ async def _until_time(pages: Pages, clock: Clock, stop_us: int) -> AsyncGenerato
 
 
 async def _until(pages: Pages, end: ReadingEnd | None) -> AsyncGenerator[pa.Table]:
-    """Yield what comes before the end."""
+    """Yield messages before the end."""
     while end is None or pages.positions is None or not end.is_reached(pages.positions):
         page = await pages.next_page()
         if page is None:

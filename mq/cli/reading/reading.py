@@ -11,11 +11,11 @@ Form = Literal["lines", "json", "ndjson", "raw", "table"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What to read of a topic.
+    """The part of a topic to read.
 
-    It starts at one of `start`, `marker` and the last `tail` messages. It ends at the present end of the topic, or
-    where a reading from the time `stop` would start, or after `limit` messages, or never. It is of all messages, or of
-    those with a key. `patient` is whether it waits for brokers without end.
+    It starts at one of `start`, `marker` and the last `tail` messages. It ends at the present end of the topic, or at
+    the start of a reading from the time `stop`, or after `limit` messages, or never. It has all messages, or those with
+    a key. `patient` is whether it waits for brokers without end.
     """
 
     topic: str
@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """As which member of which group to read. It ends after `limit` messages, or when none came for `idle_seconds`."""
+    """The group, and the member that reads. It ends after `limit` messages, or when none came for `idle_seconds`."""
 
     topic: str
     group: str

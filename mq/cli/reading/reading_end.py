@@ -1,4 +1,4 @@
-"""Where a reading of a topic ends, while others go on publishing."""
+"""The end of a reading of a topic, while others go on publishing."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -12,7 +12,7 @@ class ReadingEnd(Protocol):
     """A place in a topic."""
 
     def is_before(self, table: pa.Table) -> npt.NDArray[np.bool_]:
-        """Tell for each row whether it lies before the end."""
+        """Return for each row whether it lies before the end."""
         ...
 
     def is_reached(self, positions: Mapping[int, int]) -> bool:
@@ -52,8 +52,8 @@ class PresentEnd:
 class PastEnd:
     """Positions `ends` of an earlier moment, and the segments before them (`lineage.ancestors`).
 
-    Such positions may name segments that were opened long after the moment, if nothing was published before that.
-    So ids tell no order here. A segment that is neither named nor before lies after the end.
+    Such positions may name segments that were opened long after the moment, if nothing was published before that. So
+    ids give no order here. A segment that is neither named nor before lies after the end.
     """
 
     def __init__(self, ends: Mapping[int, int], before: frozenset[int]) -> None:
@@ -72,7 +72,7 @@ class PastEnd:
 
 
 def _is_before(table: pa.Table, ends: Mapping[int, int], elsewhere: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """By offset in the segments that `ends` names, and as `elsewhere` says in all others."""
+    """By offset in the segments that `ends` names, and by `elsewhere` in all others."""
     segments, offsets = table["segment"].to_numpy(), table["_offset"].to_numpy()
     before = elsewhere
     for segment, end in ends.items():

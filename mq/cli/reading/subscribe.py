@@ -79,7 +79,7 @@ def _check_output(form: options.Output, output: Path | None, *, has_end: bool, a
 
 
 def _bounds(start: str | None, stop: str | None) -> tuple[Start | None, datetime | None]:
-    """Where `--from` begins and `--to` ends."""
+    """The start by `--from` and the end by `--to`."""
     now_us = SystemClock().now_us()
     begin = None if start is None else start_of(start, now_us)
     end = None if stop is None else moment(stop, now_us, option="--to")
@@ -89,14 +89,14 @@ def _bounds(start: str | None, stop: str | None) -> tuple[Start | None, datetime
 
 
 def _printed(form: options.Output, as_json: bool) -> Form:
-    """The form of what is printed."""
+    """The form in which messages are printed."""
     if as_json:
         return "ndjson"
     assert form != "parquet", "it is written into a file"
     return form
 
 
-# What needs Arrow is imported once it is used: help, completion and wrong usage come sooner without.
+# Modules that need Arrow are imported once they are used: help, completion and wrong usage come sooner without.
 
 
 def _read_as_member(membership: Membership, form: Form, url: str, timeout_seconds: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Where the last N messages of a topic, or of a key, begin: found without holding messages in memory."""
+"""Finds the start of the last N messages of a topic, or of a key, without holding messages in memory."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Skip:
         self._end, self._rows = end, rows
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """Return the rows that stay of the next page."""
+        """Return the rows of the next page that stay."""
         if not self._rows or not table.num_rows:
             return table
         before = np.flatnonzero(self._end.is_before(table))[: self._rows]
@@ -39,7 +39,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class TailStart:
-    """The marker from which the tail is read, and what is left out of the first messages of the same microsecond."""
+    """The marker from which the tail is read, and a skip of some of the first messages, of the same microsecond."""
 
     marker: str
     skip: Skip | None = None
@@ -48,7 +48,7 @@ class TailStart:
 async def tail_start(client: AsyncClient, topic: str, count: int, end: TopicPosition, now_us: int) -> TailStart:
     """Find the start of the last `count` messages before `end`: those with the latest timestamps.
 
-    The broker tells the position of a time, and offsets count what lies behind it. So the time is searched by
+    The broker reports the position of a time, and offsets count the messages behind it. So the time is searched by
     bisection, whatever the number of segments and messages.
     """
     if not count:
@@ -102,7 +102,7 @@ async def key_tail_start(
 ) -> tuple[int, int]:
     """Find the segment and the offset of the first of the last `count` messages of a key before the positions `end`.
 
-    Reads back page by page, only in the segments that hold the key, and keeps nothing but offsets of one page.
+    Reads back page by page, only in the segments that hold the key, and keeps only offsets of one page.
     """
     segments = await segments_with(client, topic, end)
     chain = chain_of(segments, slot_of(key))

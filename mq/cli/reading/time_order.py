@@ -1,4 +1,4 @@
-"""Puts the messages of a page in the order of their times, without touching the order of any key."""
+"""Puts the messages of a page in the order of their times, without a change to the order of any key."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,8 +11,8 @@ def in_time_order(table: pa.Table, predecessors: Mapping[int, Sequence[int]]) ->
     """Sort a page by `_timestamp`. `predecessors` are those of each segment.
 
     A page has the rows of each segment together, after those of its predecessors. Times do not run backwards within a
-    segment. They may from a segment to its successor, which another broker with another clock writes: such rows count
-    as late as the last of the predecessors.
+    segment. They may do so from a segment to its successor, which another broker with another clock writes: such rows
+    count as late as the last of the predecessors.
     """
     segments = table["segment"].to_numpy()
     times = table["_timestamp"].cast(pa.int64()).to_numpy().copy()

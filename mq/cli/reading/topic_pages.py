@@ -16,7 +16,7 @@ class Pages(Protocol):
 
     @property
     def positions(self) -> Mapping[int, int] | None:
-        """Where the reading goes on, `{segment: offset}`; None before the first page."""
+        """The positions where the reading goes on, `{segment: offset}`; None before the first page."""
         ...
 
     async def next_page(self) -> pa.Table | None:
@@ -24,7 +24,7 @@ class Pages(Protocol):
         ...
 
     def ending(self) -> "Pages":
-        """The same reading from where it is, which does not wait at the end of the topic."""
+        """The same reading from where it is, without a wait at the end of the topic."""
         ...
 
 
@@ -57,5 +57,5 @@ class TopicPages:
 async def segments_with(
     client: AsyncClient, topic: str, ids: Iterable[int], known: Sequence[Segment] = ()
 ) -> Sequence[Segment]:
-    """Return the segments of the topic: those that are known, if all of `ids` are among them."""
+    """Return the segments of the topic: the known ones, if all of `ids` are among them."""
     return known if set(ids) <= {each.segment for each in known} else (await client.topic(topic)).segments

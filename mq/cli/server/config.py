@@ -1,4 +1,4 @@
-"""`mq config show`: the settings that `mq serve` would have, and where each came from."""
+"""`mq config show`: the settings that `mq serve` would have, and the origin of each."""
 
 import inspect
 import os

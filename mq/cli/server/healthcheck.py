@@ -1,4 +1,4 @@
-"""`mq healthcheck`: whether the broker with these settings is alive on this machine. Images have it as HEALTHCHECK."""
+"""`mq healthcheck`: asks the broker with these settings on this machine whether it is alive. Images use it."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ from mq.cli.server.settings_options import settings_of, with_settings_options
 
 _TIMEOUT_SECONDS = 5.0
 _PATH = "/livez"
-# Where to ask a broker that listens at all addresses of its machine.
+# The address to ask, for a broker that listens at all addresses of its machine.
 _NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _OWN = [
     inspect.Parameter(
@@ -81,9 +81,9 @@ def _run_as(pid: int, timeout_seconds: float, *, quiet: bool) -> None:
 
 
 def arguments_of(command_line: Path) -> list[str]:
-    """What stands behind `serve` in a process's command line, as Linux shows it: words that end with zeros.
+    """The words behind `serve` in a process's command line, as Linux shows it: words that end with zeros.
 
-    Raises `InvalidInput` if there is no such process, or it is none of `mq serve`.
+    Raises `InvalidInput` if there is no such process, or it is no `mq serve`.
     """
     try:
         words = command_line.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
@@ -110,7 +110,7 @@ def ask(settings: BrokerSettings, timeout_seconds: float) -> str:
         except (ssl.SSLError, ConnectionError):
             if settings.tls_client_ca is None:
                 raise
-            # It has shaken hands, and wants another certificate than its own. Whoever refuses is alive.
+            # The broker has shaken hands, and wants another certificate than its own. A broker that refuses is alive.
             return url
     if status != HTTPStatus.OK:
         raise CommandFailed(f"{url} answers {status} instead of 200")
@@ -120,7 +120,7 @@ def ask(settings: BrokerSettings, timeout_seconds: float) -> str:
 def _connection(settings: BrokerSettings, host: str, timeout_seconds: float) -> http.client.HTTPConnection:
     if settings.tls_cert is None:
         return http.client.HTTPConnection(host, settings.port, timeout=timeout_seconds)
-    # As the kubelet does: names in certificates are for those who come from elsewhere.
+    # As the kubelet does: names in certificates are for clients on other machines.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -131,7 +131,7 @@ def _connection(settings: BrokerSettings, host: str, timeout_seconds: float) -> 
 
 @contextlib.contextmanager
 def _told(url: str, timeout_seconds: float) -> Iterator[None]:
-    """Tell what failed in one line."""
+    """Report a failure in one line."""
     try:
         yield
     except TimeoutError as error:

@@ -90,7 +90,7 @@ def local(
     clock = SystemClock()
     cluster = LocalCluster(settings, clock, say)
     context = None if cluster.secure is None else LocalContext(context_name or "local", cluster.secure)
-    # For all that this process and those that it starts write: messages, logs, keys.
+    # For all files that this process and its children write: messages, logs, keys.
     os.umask(0o077)
     if context is not None:
         context.check()
@@ -118,7 +118,7 @@ async def _run(cluster: LocalCluster, clock: Clock, context: LocalContext | None
 
 
 async def _watch(cluster: LocalCluster, clock: Clock, stop: StopSignals) -> None:
-    """Tell of processes that end, and renew what is about to expire, until it is asked to stop."""
+    """Report processes that end, and renew files that are about to expire, until it is asked to stop."""
     renewal = clock.monotonic_seconds() + _RENEWAL_SECONDS
     while not stop.asked.is_set():
         for process in cluster.newly_ended():
@@ -130,7 +130,7 @@ async def _watch(cluster: LocalCluster, clock: Clock, stop: StopSignals) -> None
 
 
 def _renew(secure: SecureFolder) -> None:
-    """Brokers, ZooKeeper and clients read the files again when they change. What was good before is good for weeks."""
+    """Renew files. Brokers, ZooKeeper and clients read them again then. The earlier ones stay good for weeks."""
     try:
         made = secure.renew()
     except (BraidError, OSError) as error:
@@ -141,7 +141,7 @@ def _renew(secure: SecureFolder) -> None:
 
 
 def _use(context: LocalContext | None, cluster: LocalCluster) -> str | None:
-    """Have commands find the brokers by their context. Returns what to tell about it; None if there is none."""
+    """Let commands find the brokers by their context. Returns a line to print about it; None if there is none."""
     if context is None:
         return None
     try:
@@ -242,7 +242,7 @@ def _hints(cluster: LocalCluster, context_line: str | None = None) -> list[str]:
     another = shlex.join(cluster.broker_command(f"broker-{len(cluster.brokers) + 1}", 0))
     keys = "".join(f"{name}={value} " for name, value in S3_ENVIRONMENT.items()) if cluster.s3 is not None else ""
     urls = [broker.url for broker in cluster.brokers]
-    # A context is for all of its brokers: an address beside it would need all else as well.
+    # A context is for all of its brokers: with an address beside it, all its other values would be needed as well.
     to_first, to_other, to_last = ("" if cluster.secure else f" --url {each.url}" for each in (first, other, last))
     programs = [] if cluster.secure is None else secure_hints(cluster.secure, CLUSTER, urls, _TOPIC)
     return [

@@ -1,4 +1,4 @@
-"""What `mq local --secure` tells its user, and the context by which commands find its brokers while they run."""
+"""The hints of `mq local --secure`, and the context by which commands find its brokers while they run."""
 
 import json
 import shlex
@@ -18,11 +18,11 @@ class LocalContext:
         self._is_set = False
 
     def check(self) -> None:
-        """Raises `InvalidInput` if somebody has a context of that name for something else."""
+        """Raise `InvalidInput` if there is a context of that name for something else."""
         self._with(read_contexts(contexts_path()), Connection("https://localhost"))
 
     def use(self, urls: list[str]) -> str:
-        """Have commands go by it. Returns a line about it. Raises `InvalidInput` and `OSError`."""
+        """Let commands use the context. Returns a line about it. Raises `InvalidInput` and `OSError`."""
         path = contexts_path()
         before = read_contexts(path)
         connection = Connection(",".join(urls), token_file=str(self._secure.token), ca=str(self._secure.ca))
@@ -33,7 +33,7 @@ class LocalContext:
         return f"Commands find the brokers by the context {self.name}, which is in use now{replaced}:"
 
     def leave(self) -> None:
-        """Have commands go by the one before again, if they go by this one. It stays for the next time."""
+        """Let commands use the context before again, if they use this one. This one stays for the next time."""
         if not self._is_set:
             return
         path = contexts_path()
@@ -51,7 +51,7 @@ class LocalContext:
 
 
 def secure_hints(secure: SecureFolder, cluster: str, urls: list[str], topic: str) -> list[str]:
-    """What programs need, ready to paste: names of files, never a secret."""
+    """Lines for programs, ready to paste: names of files, never a secret."""
     files = {"ca": str(secure.ca), "tokenFile": str(secure.token)}
     url, token = json.dumps(",".join(urls)), json.dumps(files["tokenFile"])
     ca, header = shlex.quote(files["ca"]), shlex.quote(f"@{secure.header}")
@@ -72,5 +72,5 @@ def secure_hints(secure: SecureFolder, cluster: str, urls: list[str], topic: str
 
 
 def _is_of_a_local_cluster(connection: Connection) -> bool:
-    """Whether `mq local --secure` has made a context, of these brokers or of others on this machine."""
+    """Whether `mq local --secure` has made a context, for these brokers or for others on this machine."""
     return connection.token_file is not None and Path(connection.token_file).parts[-2:] == (FOLDER, TOKEN_FILE)

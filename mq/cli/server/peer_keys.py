@@ -1,4 +1,4 @@
-"""`mq peer-keys`: the keys by which brokers prove to each other who they are. None of it talks to a broker."""
+"""`mq peer-keys`: the keys by which brokers prove their identity to each other. No command asks a broker."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

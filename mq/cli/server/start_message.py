@@ -44,7 +44,7 @@ def start_message(serving: Serving) -> str:
 
 
 def start_line(serving: Serving, time_us: int) -> str:
-    """What of the message a program can use, as a line of JSON like those of the log."""
+    """The part of the message that a program can use, as a line of JSON like those of the log."""
     line = {
         "time": rfc3339(time_us),
         "level": "info",
@@ -60,7 +60,7 @@ def start_line(serving: Serving, time_us: int) -> str:
 
 
 def _curl(settings: BrokerSettings) -> str:
-    """How curl is called: it has to trust the broker, and may have to show a certificate or a token."""
+    """The call of curl: it must trust the broker, and may have to show a certificate or a token."""
     ca = (
         "" if settings.tls_cert is None or settings.tls_ca is None else f" --cacert {shlex.quote(str(settings.tls_ca))}"
     )

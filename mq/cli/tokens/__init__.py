@@ -1,4 +1,4 @@
-"""`mq token`: make and inspect tokens, and the keys that sign them. Only `revoke` talks to a broker.
+"""`mq token`: make and inspect tokens, and the keys that sign them. Only `revoke` asks a broker.
 
 `signing` has the commands about keys, `token` those about tokens.
 """

@@ -1,4 +1,4 @@
-"""`mq token revoke`: brokers refuse a token, or all that a principal has, from now on."""
+"""`mq token revoke`: brokers refuse a token, or all tokens of a principal, from now on."""
 
 import math
 import re
@@ -51,7 +51,7 @@ def revoke(
         raise InvalidInput("name what to revoke, one thing: a FILE with a token, --id, or --principal")
     clock = SystemClock()
     if principal is not None:
-        # Tokens tell the second of their issue: the next one that is issued after this command is good.
+        # Tokens have the second of their issue: the next one that is issued after this command is good.
         before_us = (clock.now_us() // _SECOND_US + 1) * _SECOND_US
         after = with_client(url, timeout, lambda client: _all_of(client, clock, principal, before_us))
         told = {"principal": principal, "before": rfc3339_short(before_us)}
@@ -67,7 +67,7 @@ def revoke(
 
 
 def _words(entry: dict[str, str], *, by_id: bool) -> str:
-    """What has come of it. Nobody knows which ids were ever given to a token, so a mistyped one looks like any."""
+    """The result in words. No list has the ids of tokens, so a mistyped one looks like any other."""
     if not by_id:
         return f"token {entry['id']} is refused, until it ends at {entry['until']}"
     is_own = _OWN_ID.fullmatch(entry["id"])
@@ -83,7 +83,7 @@ async def _all_of(client: AsyncClient, clock: Clock, principal: str, before_us: 
 
 
 async def _with(client: AsyncClient, section: str, field: str, entry: dict[str, str]) -> ClusterPolicy:
-    """The policy with that entry, in the place of one about the same, whatever others change meanwhile."""
+    """The policy with that entry, in place of one about the same, whatever others change meanwhile."""
     tries_left = _TRIES
     while True:
         before = await client.policy()
@@ -105,7 +105,7 @@ def _read(file: str) -> str:
 
 
 def _entry(token: str) -> dict[str, str]:
-    """The revocation of a token. Raises `InvalidInput` if it has no id to be known by."""
+    """The revocation of a token. Raises `InvalidInput` if it has no id."""
     # Imported here: cryptography takes a tenth of a second, and help does not need it.
     from mq.security.signed_tokens import unverified
 
@@ -121,7 +121,7 @@ def _entry(token: str) -> dict[str, str]:
 
 
 def _by_id(token_id: str, clock: Clock) -> dict[str, str]:
-    """The revocation of a token by its id alone. Raises `InvalidInput` for what no token can have."""
+    """The revocation of a token by its id alone. Raises `InvalidInput` for an id that no token can have."""
     if token_id.count(".") == 2 and len(token_id) > LONGEST_ID // 2:
         raise InvalidInput("--id: that is a token, and not its id: name the file that has it")
     if not 0 < len(token_id) <= LONGEST_ID or not token_id.isprintable() or " " in token_id:

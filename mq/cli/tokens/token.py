@@ -108,7 +108,7 @@ def create_static(
     before = static_tokens.read_bytes() if static_tokens.exists() else b""
     token = new_token(clock)
     until = None if ttl is None else datetime.fromtimestamp(clock.now_us() // 1_000_000 + int(ttl), UTC)
-    # Printed only once it is good: nobody has a token that no broker knows.
+    # Printed only once it is good: no user has a token that no broker knows.
     try:
         text = added(before, name, token, asked, until)
     except InvalidInput as error:
@@ -162,7 +162,7 @@ def inspect(
 
 
 def _token_or_content(given: str) -> str:
-    """A token, or that of a file. Raises `InvalidInput` for what is neither."""
+    """A token, or that of a file. Raises `InvalidInput` if it is neither a token nor a file."""
     path = Path(given)
     is_token = given.startswith(_STATIC) or (given.count(".") == 2 and "/" not in given and given.startswith("ey"))
     if is_token and (len(given) > _LONGEST_NAME or not path.exists()):
@@ -176,7 +176,7 @@ def _token_or_content(given: str) -> str:
 
 
 def _shorthand(topics: str | None, groups: str | None, allow: str | None) -> list[str]:
-    """The grant that --topics, --groups and --allow are together."""
+    """The grant of --topics, --groups and --allow together."""
     if topics is None and groups is None and allow is None:
         return []
     if topics is None or allow is None:

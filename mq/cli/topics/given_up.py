@@ -1,4 +1,4 @@
-"""What was given up of a topic's segments, as a table."""
+"""The parts of a topic's segments that were given up, as a table."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ GIVEN_UP_COLUMNS = ("given up in segment", "from offset", "to offset", "object",
 
 
 def given_up_rows(segments: Iterable[tuple[int, Iterable[GivenUp]]]) -> list[tuple[object, ...]]:
-    """A row for each range of offsets, given the segments and what was given up of each."""
+    """A row for each range of offsets, from the segments and the parts given up of each."""
     return [
         (str(segment), str(each.offset), last_offset(each.offset, each.next_offset), each.key, each.what,
          each.since.isoformat(timespec="seconds"))
@@ -18,7 +18,7 @@ def given_up_rows(segments: Iterable[tuple[int, Iterable[GivenUp]]]) -> list[tup
 
 
 def last_offset(offset: int, next_offset: int | None) -> str:
-    """The last offset of a range, in words where it has none, or where that is unknown."""
+    """The last offset of a range, in words if it has none, or if that is unknown."""
     if next_offset is None:
         return "unknown"
     return "no message" if next_offset == offset else str(next_offset - 1)

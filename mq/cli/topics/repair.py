@@ -1,4 +1,4 @@
-"""`mq topic repair`: tell what of a topic is lost, and give it up if somebody accepts that."""
+"""`mq topic repair`: report which messages of a topic are lost, and give them up if the user accepts that."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _COLUMNS = ("segment", "from offset", "to offset", "messages", "object", "is")
 
 @dataclass(slots=True)
 class _Findings:
-    """What is lost. And what keeps nobody from reading on, so that nothing is given up for it: lists, and payloads."""
+    """The losses. `others` are lists and payloads: they stop no reader, so nothing is given up for them."""
 
     losses: list[Loss] = field(default_factory=list)
     others: list[Verdict] = field(default_factory=list)
@@ -93,7 +93,7 @@ async def _repair(address: StoreAddress, topic: str, *, accept_loss: bool) -> _F
 
             async for loss in find_losses(store, record.state, on_checked=on_checked):
                 findings.losses.append(loss)
-        # A damaged snapshot is no work for anybody: the next broker that reads the segment writes it again.
+        # A damaged snapshot needs no repair: the next broker that reads the segment writes it again.
         snapshots = keys.snapshots_folder(topic)
         for verdicts in (verify_lists(store, topic), verify_payloads_of(store, record.state)):
             async for verdict in verdicts:
@@ -129,7 +129,7 @@ def _print(topic: str, findings: _Findings, *, accepted: bool, as_json: bool) ->
 
 
 def _count(losses: Sequence[Loss]) -> str:
-    """How many messages these are, in words."""
+    """The number of these messages, in words."""
     known = sum(loss.messages or 0 for loss in losses)
     unknown = sum(loss.messages is None for loss in losses)
     more = f" and those of {unknown} {'file' if unknown == 1 else 'files'} of unknown length" if unknown else ""

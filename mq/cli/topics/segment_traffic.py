@@ -1,4 +1,4 @@
-"""The traffic of segments as a table: what is published, what is read, and what waits to be stored."""
+"""The traffic of segments as a table: messages published, read, and waiting to be stored."""
 
 from collections.abc import Iterable
 

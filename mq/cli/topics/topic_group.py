@@ -56,7 +56,7 @@ def create(
         return
     print_lines(f"topic group {found.group}: {_topics(found)}{'' if found.created else '; it existed before'}")
     for name, each in found.differs.items():
-        if name != "topics":  # those that are not named stay
+        if name != "topics":  # topics that are not named stay
             print_lines(
                 f"{name} {each.wanted} was ignored: it counts only at creation, and the group has {each.actual}"
             )

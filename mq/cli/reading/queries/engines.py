@@ -1,4 +1,4 @@
-"""The engines that a topic can be told to."""
+"""The engines for which `mq files sql` prints queries."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -20,4 +20,4 @@ PERSISTENT_QUERIES: dict[Engine, Callable[[StoredTopic], str]] = {
     "duckdb": persistent_duckdb_view,
     "athena": athena_query,
 }
-"""Those that make a view which is there for other connections too."""
+"""Engines with a view that other connections can use too."""

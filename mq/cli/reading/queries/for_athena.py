@@ -7,9 +7,9 @@ from mq.cli.failures import CommandFailed
 from mq.cli.reading.queries.quoting import sql_text
 from mq.cli.reading.queries.stored_topic import StoredTopic
 
-# Athena lists while it reads. So a message that is in two files for a while is read twice, and one of the two counts.
+# Athena lists while it reads. So it reads a message twice while the message is in two files, and one of the two counts.
 # The table has no partitions: those of later segments would have to be added. It cannot read the record beside the
-# files, so what retention had given up when the query was printed is in its text.
+# files, so its text names what retention had given up when the query was printed.
 _QUERY = """\
 -- Topic {topic} for Athena, each message once at every moment. Run the two statements once, one after the other; then
 -- query the view {name}. It knows what retention had removed when it was printed; print it again later.
@@ -37,7 +37,7 @@ def athena_query(stored: StoredTopic) -> str:
     """SQL that makes a table of the topic's files, and a view. Raises `CommandFailed` for stores elsewhere."""
     if not stored.is_on_s3 or stored.store.endpoint_url is not None:
         raise CommandFailed(f"Athena reads only Amazon S3, and topic {stored.topic!r} is at {_place(stored)}")
-    # Athena has no other characters in names, and a name in quotes may be no number.
+    # Athena allows no other characters in names, and a name in quotes may be no number.
     name = "topic_" + re.sub(r"\W", "_", stored.topic.lower(), flags=re.ASCII)
     return _QUERY.format(
         topic=sql_text(stored.topic),
@@ -53,7 +53,7 @@ def athena_query(stored: StoredTopic) -> str:
 
 
 def _kept(starts: Mapping[int, int]) -> str:
-    """Leaves out segments that are gone, and what is before the start of one. Later segments have higher ids."""
+    """Leave out segments that are gone, and messages before the start of one. Later segments have higher ids."""
     if not starts:
         return ""
     listed = ", ".join(map(str, sorted(starts)))

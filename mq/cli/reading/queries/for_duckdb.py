@@ -13,8 +13,8 @@ INSTALL httpfs;
 LOAD httpfs;
 CREATE OR REPLACE SECRET braidmq (TYPE s3, PROVIDER credential_chain{place});
 """
-# Which files count, and from which offset on, by their names (docs/file-format.md). What retention has given up may
-# still be there: the record says where each segment starts.
+# The files that count, and from which offset on, by their names (docs/file-format.md). Messages that retention has
+# given up may still be there: the record says where each segment starts.
 _WHICH = """\
 WITH segments AS (
     SELECT segment.id AS segment, segment.start_offset AS kept
@@ -36,7 +36,7 @@ WITH segments AS (
 )
 SELECT filename, greatest(base, reached) AS start FROM walked WHERE coalesce(stop > reached, base >= reached)"""
 # Brokers before 0.2.0 stored a header that was given twice, and DuckDB refuses a map that has a name twice: the last
-# one counts, as for other readers. Of all others this is the column as it is.
+# one counts, as for other readers. For all other messages this is the column as it is.
 HEADERS_ONCE = (
     "CASE WHEN len(map_keys(headers)) = len(list_distinct(map_keys(headers))) THEN headers "
     "ELSE map_from_entries(list_filter(map_entries(headers), "
@@ -55,8 +55,8 @@ FROM read_parquet(getvariable({variable}), hive_partitioning = true, filename = 
 JOIN {files} USING (filename)
 WHERE _offset >= start{member};
 """
-# A view that any connection uses lists the files whenever it is used, and lists them twice. The first list says which
-# count. These stay for the grace, so the second one has them too.
+# A view that any connection uses lists the files whenever it is used, and lists them twice. The first list decides
+# which count. These stay for the grace, so the second one has them too.
 _PERSISTENT = """\
 -- Topic {topic} for DuckDB, each message once: a view that stays in the database, for all of its connections. It has
 -- the messages that are there when it is used.
@@ -70,7 +70,7 @@ WHERE _offset >= start{member};
 
 
 def duckdb_query(stored: StoredTopic) -> str:
-    """SQL that makes the view `topic` for one connection. DuckDB would ask AWS, so it is told where the bucket is."""
+    """SQL that makes the view `topic` for one connection. DuckDB would ask AWS, so it has the place of the bucket."""
     files = f"{stored.topic}_files"
     return _VIEW.format(**_parts(stored), files=sql_name(files), variable=sql_text(files))
 
@@ -94,7 +94,7 @@ def _parts(stored: StoredTopic) -> dict[str, str]:
 
 
 def _place(store: StoreAddress) -> str:
-    """Where the bucket is, as options of a secret that counts for that store only."""
+    """The place of the bucket, as options of a secret that counts for that store only."""
     options = {"SCOPE": sql_text(store.url)}
     if store.region is not None:
         options["REGION"] = sql_text(store.region)

@@ -24,7 +24,7 @@ _IN_A_DIRECTORY = """\
 record = json.loads(Path({record!r}).read_bytes())
 found = [path.as_posix() for path in Path(folder).glob("segment=*/*.parquet")]
 """
-# Polars alone lists buckets by reading the ends of files. Credentials are taken as the AWS tools take them.
+# Polars alone lists buckets by reading the ends of files. It takes credentials as the AWS tools do.
 _ON_S3 = """\
 storage_options = {options!r}
 as_lines = {{"has_header": False, "separator": "\\x01", "quote_char": None, "infer_schema": False}}

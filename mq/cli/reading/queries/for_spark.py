@@ -31,7 +31,7 @@ parts += [reader.parquet(*whole)] if whole else []
 messages = reduce(DataFrame.unionByName, parts){member}.select(columns)
 messages.createOrReplaceTempView({view!r})
 """
-# What stands for other characters in the paths of Hadoop.
+# The wildcards in the paths of Hadoop.
 _WILD = re.compile(r"([\\{}\[\]*?])")
 
 
@@ -58,7 +58,7 @@ def _is_of(member: str) -> str:
 
 
 def _options(stored: StoredTopic) -> dict[str, str]:
-    """Where the bucket is, as settings of S3A for that bucket. Credentials are taken as S3A takes them."""
+    """The place of the bucket, as settings of S3A for that bucket. S3A takes credentials as it always does."""
     store = stored.store
     if not stored.is_on_s3:
         return {}

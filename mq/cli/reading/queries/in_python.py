@@ -1,4 +1,4 @@
-"""Which files of a topic count, as lines of Python for engines that run in it."""
+"""The choice of a topic's files that count, as lines of Python for engines that run in it."""
 
 import orjson
 

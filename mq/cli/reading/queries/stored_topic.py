@@ -1,4 +1,4 @@
-"""Where a topic is stored, as other engines have to be told."""
+"""The place of a topic's files, for queries of other engines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ COLUMNS = ["segment", "_offset", "_timestamp", "key", "value", "event_time", "he
 class StoredTopic:
     """A topic with the store that holds its files. `key_type` and `value_type` are those of its configuration.
 
-    `group` is the topic group in whose files its messages are; its own name if it is one. `starts` has the first offset
-    that is kept of each segment of the record, for engines that cannot read the record themselves.
+    `group` is the topic group whose files have its messages; its own name if it is one. `starts` has the first kept
+    offset of each segment of the record, for engines that cannot read the record themselves.
     """
 
     topic: str
@@ -28,7 +28,7 @@ class StoredTopic:
 
     @property
     def record(self) -> str:
-        """The topic's record: which segments there are, and where each starts. A path, or an address s3://."""
+        """The topic's record: its segments, and the start of each. A path, or an address s3://."""
         return f"{self.store.url}/{keys.topic(self.group or self.topic)}"
 
     @property
@@ -38,12 +38,12 @@ class StoredTopic:
 
     @property
     def member(self) -> str | None:
-        """Whose rows of a topic group are meant; None if all of the files are."""
+        """The member of a topic group whose rows count; None if all rows of the files count."""
         return None if self.group in (None, self.topic) else self.topic
 
     @property
     def columns(self) -> list[str]:
-        """The columns to show. A topic group tells of each message to which of its topics it belongs."""
+        """The columns to show. For a topic group one of them has the topic of each message."""
         return [*COLUMNS, "_topic"] if self.group == self.topic else COLUMNS
 
     @property
@@ -61,5 +61,5 @@ def stored_topic(
     group: str | None = None,
     starts: Mapping[int, int] | None = None,
 ) -> StoredTopic:
-    """Where the topic is, from any of its files: on S3 its signed address tells the endpoint and the region."""
+    """The place of the topic, from any of its files: on S3 the signed address has the endpoint and the region."""
     return StoredTopic(topic, store_of_file(group or topic, file), key_type, value_type, group, starts or {})
