@@ -34,7 +34,7 @@ _MemberId = Annotated[str, Field(max_length=200)]
 
 
 class ClaimBody(JsonBody):
-    """A claim: how many messages at the most, and how long to wait for a first one. `consumer` says who asks.
+    """A claim: how many messages at the most, and how long to wait for a first one. `consumer` names the client.
 
     `scattered`: as Arrow, a claim may have many `ranges`, where messages of others lie between them.
     """
@@ -118,7 +118,7 @@ class AckBody(JsonBody):
 class ReleaseBody(AckBody):
     """Messages to give back: after a delay (else the group's back-off), or as dead letters.
 
-    On `untouched` ones nobody has begun to work: they are not given up for it, however often they were delivered.
+    No consumer has begun to work on `untouched` ones: they are not given up, however often they were delivered.
     """
 
     EXAMPLE: ClassVar[str] = '{"messages": [{"claim": "…", "id": "0-17"}], "reason": "no such customer"}'

@@ -30,8 +30,8 @@ def cluster_router(broker: Broker) -> APIRouter:
     async def cluster(request: Request) -> Response:
         """Describe the cluster: brokers, the leader, transitions in progress, and what is known to be damaged.
 
-        Who may not observe the cluster gets the brokers' addresses, which clients need, and what concerns topics that
-        one may observe. `peer_url` and `peer_keys`, how brokers call each other, are null then.
+        A client that may not observe the cluster gets the brokers' addresses, which clients need, and only the facts of
+        topics that it may observe. `peer_url` and `peer_keys`, how brokers call each other, are null then.
 
         `topics_loading` is how many topics a broker without a cluster has still to read after its start: they are not
         counted yet. It is null until their names are known. `problems` has `zookeeper-lost` while this broker is out of

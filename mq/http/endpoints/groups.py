@@ -77,7 +77,7 @@ def groups_router(broker: Broker) -> APIRouter:
 
     @router.serves(CLAIM, openapi_extra=body_schema(ClaimBody, required=False))
     async def claim(request: Request, topic: str, group: str) -> Response:
-        """Claim messages: nobody else gets them while the lease runs. A group that is not there is made."""
+        """Claim messages: no other consumer gets them while the lease runs. Creates a group that does not exist."""
         body = await read_body(request)
         wait_seconds = checked_body(object_of(body or b"{}", ClaimBody.EXAMPLE), ClaimBody).wait
         claiming = GroupRequest(topic, group, "claims", body, negotiate(request, _OFFERED).media_type)

@@ -38,7 +38,7 @@ def members_router(broker: Broker) -> APIRouter:
 
     @router.serves(HEARTBEAT, openapi_extra=_without_member(body_schema(HeartbeatBody)))
     async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
-        """Keep a session up: tell what is let go, and learn which segments to read, and which to let go."""
+        """Keep a session up: name the segments that are let go, and get those to read and those to let go."""
         async with large_body(broker, request, BODY_BYTES) as body:
             # It waits for long, and a long list of segments is a short text by then.
             told = await in_turns(_heartbeat(body, member_id), broker.turns.others)

@@ -31,13 +31,13 @@ def tickets_router(broker: Broker, tickets: Tickets) -> APIRouter:
 
     @router.serves(SUBSCRIBE_TICKET, status_code=201)
     async def for_stream(request: Request, topic: str) -> Response:
-        """Give a ticket for one `GET …/subscribe?ticket=…`, for who can send no header, as `EventSource`."""
+        """Give a ticket for one `GET …/subscribe?ticket=…`, for a client that can send no header, as `EventSource`."""
         await broker.topics.view(topic)
         return given(request)
 
     @router.serves(SOCKET_TICKET, status_code=201)
     async def for_socket(request: Request, topic: str) -> Response:
-        """Give a ticket for one `GET …/socket?ticket=…`, for who can send no header, as `WebSocket` of browsers."""
+        """Give a ticket for one `GET …/socket?ticket=…`, for a client that can send no header, as a browser."""
         await broker.topics.view(topic)
         return given(request)
 

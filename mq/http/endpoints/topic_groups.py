@@ -29,7 +29,8 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         """Create a topic group (201), or add topics to it and change its settings (200).
 
         Beside `topics` and `splittable`, settings of a topic may be given. What counts only at creation is ignored if
-        the group exists, and topics that are not named stay; `differs` tells it. Interrupted, the same request goes on.
+        the group exists, and topics that are not named stay; `differs` lists both. A repeat of an interrupted request
+        goes on where that stopped.
         """
         settings = await parse_object(request, '{"topics": ["orders", "payments"]}', empty=b"{}")
         principal = principal_of(request)

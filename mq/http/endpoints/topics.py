@@ -44,7 +44,7 @@ def topics_router(broker: Broker) -> APIRouter:
     async def put_topic(request: Request, topic: str) -> Response:
         """Create a topic (201), or change its configuration (200). Only the given settings change.
 
-        What counts only at creation is ignored if the topic exists; `differs` tells it. With `If-None-Match: *` a topic
+        What counts only at creation is ignored if the topic exists; `differs` lists it. With `If-None-Match: *` a topic
         that exists is left alone (412).
         """
         reply = await put.reply(topic, await read_body(request), request.headers.get(_CONDITION))
