@@ -19,8 +19,8 @@ from filer.errors import InvalidConfig
 from filer.stores.memory_store import MemoryStore
 from mq.cli.diagnosis.checks import Finding, broker_findings
 from mq.cli.diagnosis.peer_port import look_at, outcome_of
+from mq.http.routes import ROUTES
 from mq.peers.calls import CALLS, PREFIX, SECRET_HEADER
-from mq.security.needs import NEEDS
 from tests.support.broker.http_broker import TIMEOUT_SECONDS, HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 from tests.support.broker.socket_client import socket_client
@@ -131,8 +131,9 @@ async def test_each_port_serves_its_own_and_only_brokers_get_in_at_theirs(cluste
         assert (await client.get(f"{PREFIX}/presence", headers=secret)).status_code == 200
         check_problem(await client.get(f"{PREFIX}/presence"), 403, "forbidden", "only for the brokers of the cluster")
         check_problem(await client.get(f"{PREFIX}/nothing", headers=secret), 404, "path-not-found")
-        for method, template in NEEDS:
-            answer = await client.request(method, re.sub(r"\{\w+\}", "1", template), headers=secret, content=b"x")
+        for route in ROUTES:
+            path = route.of(*["1"] * route.template.count("{")).path
+            answer = await client.request(route.method, path, headers=secret, content=b"x")
             check_problem(answer, 404, "path-not-found", "this port is for the brokers of the cluster")
     with pytest.raises(InvalidStatus, match="HTTP 404"):
         async with socket_client(cluster.up["a"].peer_url, "t", ssl=cluster.private.client(good)):
