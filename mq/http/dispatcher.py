@@ -24,7 +24,7 @@ from mq.http.metered import SHARE, Metered, asks_to_wait, closing
 from mq.http.principals import PRINCIPAL, check_members
 from mq.http.rechecked import Rechecked
 from mq.http.reply import Reply, serve
-from mq.http.routes import LOAD_FILE, METRICS, PUBLISH, PUT_TOPIC, READYZ, UPLOAD, Asked, route_of
+from mq.http.routes import LOAD_FILE, METRICS, PUBLISH, PUT_TOPIC, READYZ, UPLOAD, RouteMatch, match_of
 from mq.limits.quotas import HOLD_SECONDS, Share
 from mq.limits.turns import ASKER, Line
 from mq.peers.calls import PREFIX
@@ -67,7 +67,7 @@ class Dispatcher:
         refusal = self._refusal_of_broker(scope) if is_internal else self._admit(scope)
         if self._guard.asks_for_credentials and not is_internal and refusal is None:
             now_seconds = self._broker.clock.monotonic_seconds
-            need = route_of(scope).need
+            need = match_of(scope).need
             scope[HIDDEN_NAMES] = hidden = HiddenNames(self._broker, scope[PRINCIPAL], [need.topic], scope)
             send = hidden.sender(send)
             admit, record = partial(self._admit, scope), partial(record_end, self._broker, scope)
@@ -83,13 +83,13 @@ class Dispatcher:
 
     async def _serve_metered(self, scope: Scope, receive: Receive, send: Send, share: Share, need: Need) -> None:
         """Serve a request within the quota of its principal."""
-        asked = route_of(scope)
+        match = match_of(scope)
         try:
             share.sit(caller_of(scope).seat)
             share.begin(need)
             scope[SHARE] = share
-            with share.stream() if asked.is_endless else contextlib.nullcontext():
-                reserved = asked.creates_topic and not self._has_topic(need.topic)
+            with share.stream() if match.is_endless else contextlib.nullcontext():
+                reserved = match.creates_topic and not self._has_topic(need.topic)
                 if reserved:
                     share.reserve_topic()
                 metered = Metered(scope, receive, send, share, self._broker.clock, reserved=int(reserved))
@@ -108,43 +108,43 @@ class Dispatcher:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, refusal: BraidError | None) -> None:
         """Serve a request that is allowed, or answer why it is not."""
-        asked = route_of(scope)
-        if refusal is not None and asked.route is not None and asked.route.is_probe:
-            await serve(self._probe(asked), scope, send)
-        elif refusal is not None and not (self._shows_metrics and asked.route is METRICS):
-            if asked.is_for(PUBLISH):
+        match = match_of(scope)
+        if refusal is not None and match.route is not None and match.route.is_probe:
+            await serve(self._probe(match), scope, send)
+        elif refusal is not None and not (self._shows_metrics and match.route is METRICS):
+            if match.is_for(PUBLISH):
                 self._publish.count_refused(refusal)
             await serve(_raise(refusal), scope, send)
         elif scope["path"].startswith(PREFIX):
             await serve(self._internal(scope, receive), scope, send)
-        elif asked.is_for(PUBLISH):
+        elif match.is_for(PUBLISH):
             ASKER.set(scope["client"])
             with self._turns.publishing:
-                await serve(self._publish(scope, receive, *asked.values), scope, send)
-        elif asked.is_for(UPLOAD):
-            await serve(self._upload(scope, receive, *asked.values), scope, send)
-        elif asked.is_for(LOAD_FILE) and all(map(_is_number, asked.values[2:])):
-            topic, load, segment, base_offset = asked.values
+                await serve(self._publish(scope, receive, *match.values), scope, send)
+        elif match.is_for(UPLOAD):
+            await serve(self._upload(scope, receive, *match.values), scope, send)
+        elif match.is_for(LOAD_FILE) and all(map(_is_number, match.values[2:])):
+            topic, load, segment, base_offset = match.values
             await serve(self._load_file(scope, receive, topic, load, int(segment), int(base_offset)), scope, send)
         else:
             # Routing and checking take longer than the work of most of these requests.
             ASKER.set(scope["client"])
-            await self._line(asked, scope["query_string"]).wait()
-            if asked.is_for(PUT_TOPIC) and not scope["query_string"]:
-                await serve(self._put_topic(scope, receive, *asked.values), scope, send)
+            await self._line(match, scope["query_string"]).wait()
+            if match.is_for(PUT_TOPIC) and not scope["query_string"]:
+                await serve(self._put_topic(scope, receive, *match.values), scope, send)
             else:
                 await self._app(scope, receive, send)
 
-    def _line(self, asked: Asked, query: bytes) -> Line:
+    def _line(self, match: RouteMatch, query: bytes) -> Line:
         """The line in which the request waits for its turn."""
-        turn = "others" if asked.route is None else asked.route.turn
+        turn = "others" if match.route is None else match.route.turn
         if turn == "streams" or (turn == "pages" and asks_to_wait(query)):
             return self._turns.streams
         return self._turns.pages if turn == "pages" else self._turns.others
 
-    async def _probe(self, asked: Asked) -> Reply:
+    async def _probe(self, match: RouteMatch) -> Reply:
         """The answer to a probe that may not know more: probes come from any part of the cluster's machinery."""
-        if asked.route is not READYZ:
+        if match.route is not READYZ:
             return Reply(b'{"status":"ok"}')
         ready = self._broker.readiness.ready
         return Reply(b'{"ready":%b}' % (b"true" if ready else b"false"), 200 if ready else 503)
@@ -170,7 +170,7 @@ class Dispatcher:
     def _admit(self, scope: Scope) -> BraidError | None:
         """Why the request is not allowed. If it is allowed, the scope names its principal from now on."""
         try:
-            scope[PRINCIPAL] = principal = self._guard.admit(caller_of(scope), route_of(scope).need, scope["headers"])
+            scope[PRINCIPAL] = principal = self._guard.admit(caller_of(scope), match_of(scope).need, scope["headers"])
             ACTING.set("" if principal is TRUSTED else principal.name)
         except (Forbidden, Unauthenticated) as refusal:
             return refusal

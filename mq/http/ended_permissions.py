@@ -11,7 +11,7 @@ from mq.base.errors import AuditFailed
 from mq.broker import Broker
 from mq.http.principals import PRINCIPAL
 from mq.http.problems import problem_of
-from mq.http.routes import route_of
+from mq.http.routes import match_of
 from mq.security.caller import caller_of
 
 
@@ -23,12 +23,12 @@ async def record_end(broker: Broker, scope: Scope, refusal: BraidError) -> None:
     """
     if broker.audit is None:
         return
-    asked = route_of(scope)
+    match = match_of(scope)
     record = record_of_end(
         scope[PRINCIPAL].name,
         caller_of(scope).address,
-        asked.need,
-        asked.text,
+        match.need,
+        match.text,
         problem_of(refusal).status,
         request_id=request_ids.current() or "",
     )

@@ -15,7 +15,7 @@ from filer.plain_messages import plain_reason
 from filer.strict_settings import field_names
 from mq.base.errors import BodyTooLarge
 from mq.http.reply import JSON
-from mq.http.routes import route_of
+from mq.http.routes import match_of
 from mq.http.shallow_json import object_in_steps, object_of
 from mq.limits.steps import STEP_ROWS, Steps
 
@@ -124,8 +124,8 @@ async def gathered(chunks: AsyncIterable[bytes], scope: Scope, most_bytes: int =
 
 def topic_of(scope: Scope) -> str | None:
     """The topic that a request is about, or a group of it; None for any other request."""
-    asked = route_of(scope)
-    return asked.need.topic if asked.route is not None and asked.route.named == "topic" and asked.need.topic else None
+    match = match_of(scope)
+    return match.need.topic if match.route is not None and match.route.named == "topic" and match.need.topic else None
 
 
 def refuse_unknown(document: Mapping[str, Any], known: Iterable[str]) -> None:

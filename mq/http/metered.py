@@ -12,7 +12,7 @@ from mq.base.errors import QuotaExceeded
 from mq.bodies.arriving_body import arriving_body
 from mq.http.chunks import withdraw_chunks
 from mq.http.reply import WHOLE_BODY
-from mq.http.routes import SUBSCRIBE, route_of
+from mq.http.routes import SUBSCRIBE, match_of
 from mq.limits.quotas import HOLD_SECONDS, Share
 
 _LONGEST_REST_SECONDS = 1.0
@@ -30,15 +30,15 @@ class Metered:
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, share: Share, clock: Clock, *, reserved: int
     ) -> None:
-        asked = route_of(scope)
-        action, route = asked.need.action, asked.route
+        match = match_of(scope)
+        action, route = match.need.action, match.route
         self._receive, self._send, self._share, self._clock = receive, send, share, clock
         self._publishes, self._reads = action in ("publish", "load"), action in ("read", "consume")
         self._arriving, self._read_bytes, self._is_whole = arriving_body(scope), 0, False
         self._rests = route is SUBSCRIBE
-        self._creates, self._reserved = asked.creates_topic, reserved
+        self._creates, self._reserved = match.creates_topic, reserved
         has_payloads = route is not None and route.has_payloads
-        self._taken = share.taking(asked.need.topic) if self._publishes and not has_payloads else None
+        self._taken = share.taking(match.need.topic) if self._publishes and not has_payloads else None
         if self._reads and share.limits.read_bytes_per_second is not None:
             # Data that is written to a connection past this object would not be counted.
             withdraw_chunks(scope)

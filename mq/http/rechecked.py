@@ -7,7 +7,7 @@ from starlette.types import Message, Receive, Scope, Send
 from filer.errors import BraidError
 from mq.http.problems import problem_of
 from mq.http.reply import BrokenOff, problem_reply, send_reply
-from mq.http.routes import route_of
+from mq.http.routes import match_of
 from mq.security.standing import REVIEW_SECONDS
 
 RecordEnd = Callable[[BraidError], Awaitable[None]]
@@ -37,7 +37,7 @@ class Rechecked:
         self._admit, self._record_end, self._now_seconds = admit, record_end, now_seconds
         self._looked_seconds = now_seconds()
         # Subscriptions and sockets report by themselves why they end (`Standing`).
-        self._gives_data = route_of(scope).gives_data
+        self._gives_data = match_of(scope).gives_data
         self._is_refused = False
 
     async def receive(self) -> Message:

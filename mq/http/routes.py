@@ -1,7 +1,7 @@
 """Every route of a broker: what it needs, and how its requests are served, charged, recorded and traced.
 
 The routers, the guard, the audit trail, quotas, traces, the access log and OpenAPI use this table. A request is looked
-up once (`route_of`). A path that is not in the table needs the right to manage the cluster, and is then not found.
+up once (`match_of`). A path that is not in the table needs the right to manage the cluster, and is then not found.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from mq.http.web_pages import SAFE_METHODS
 from mq.security.grants import Action
 from mq.security.needs import Effect, Need, Subject
 
-ROUTE = "braidmq.route"
+MATCH = "braidmq.route"
 """The key in a request's scope."""
 METHODS = ("DELETE", "GET", "POST", "PUT")
 Turn = Literal["pages", "streams", "others"]
@@ -58,15 +58,15 @@ class Route:
         object.__setattr__(self, "_topic_at", place_of[self.named] if about_topic else None)
         object.__setattr__(self, "_group_at", place_of["group"] if self.subject == "group" else None)
 
-    def of(self, *values: str) -> "Asked":
+    def of(self, *values: str) -> "RouteMatch":
         """A request with these values, in the order of the template."""
         given = iter(values)
         words = [next(given) if word.startswith("{") else word for word in self.template.split("/")]
-        return Asked(self.method, "/".join(words), self, self._need(words), values)
+        return RouteMatch(self.method, "/".join(words), self, self._need(words), values)
 
-    def asked(self, method: str, path: str, words: Sequence[str]) -> "Asked":
+    def match(self, method: str, path: str, words: Sequence[str]) -> "RouteMatch":
         """A request for that path, split into words."""
-        return Asked(method, path, self, self._need(words), tuple([words[place] for place in self._places]))
+        return RouteMatch(method, path, self, self._need(words), tuple([words[place] for place in self._places]))
 
     def _need(self, words: Sequence[str]) -> Need:
         topic = "" if self._topic_at is None else words[self._topic_at]
@@ -75,7 +75,7 @@ class Route:
 
 
 @dataclass(slots=True)
-class Asked:
+class RouteMatch:
     """A request, by its method and path. `values` are the parts of the path for the names in the template."""
 
     method: str
@@ -224,23 +224,23 @@ class _Node:
     ends: dict[str, Route] = field(default_factory=dict)
 
 
-def asked_of(method: str, path: str) -> Asked:
+def match_route(method: str, path: str) -> RouteMatch:
     """The meaning of a request of that method for that path. Results are not kept: clients choose the paths."""
     words = path.split("/", _MOST_WORDS)
     node = _node_of(words)
     route = None if node is None else node.ends.get("GET" if method == "HEAD" else method)
     if route is None:
         effect: Effect = "none" if method in SAFE_METHODS else "change"
-        return Asked(method, path, None, Need("manage", "cluster", effect=effect))
-    return route.asked(method, path, words)
+        return RouteMatch(method, path, None, Need("manage", "cluster", effect=effect))
+    return route.match(method, path, words)
 
 
-def route_of(scope: Scope) -> Asked:
+def match_of(scope: Scope) -> RouteMatch:
     """The meaning of a request. The first caller looks it up."""
-    asked: Asked | None = scope.get(ROUTE)
-    if asked is None:
-        asked = scope[ROUTE] = asked_of(scope.get("method", "GET"), scope["path"])
-    return asked
+    match: RouteMatch | None = scope.get(MATCH)
+    if match is None:
+        match = scope[MATCH] = match_route(scope.get("method", "GET"), scope["path"])
+    return match
 
 
 def methods_of(path: str) -> list[str]:

@@ -44,7 +44,7 @@ from mq.http.routes import (
     RELEASE,
     RESET,
     Route,
-    route_of,
+    match_of,
 )
 from mq.http.shallow_json import object_of
 from mq.http.until_gone import NOBODY_READS, until_gone
@@ -89,7 +89,7 @@ def groups_router(broker: Broker) -> APIRouter:
             lease.turns = broker.turns.streams if wait_seconds else broker.turns.others
             # If the consumer has gone away, its messages are for others.
             work = groups.serve(claiming, lease, wait_seconds=wait_seconds)
-            allowed = broker.access.standings.of(credential_of(request.scope), route_of(request.scope).need)
+            allowed = broker.access.standings.of(credential_of(request.scope), match_of(request.scope).need)
             try:
                 with allowed as standing:
                     over = None if standing is None else standing.over

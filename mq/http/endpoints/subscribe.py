@@ -25,7 +25,7 @@ from mq.http.formats import STREAM_FORMATS
 from mq.http.render import Part
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
-from mq.http.routes import SUBSCRIBE, route_of
+from mq.http.routes import SUBSCRIBE, match_of
 from mq.http.start import start_positions
 from mq.http.stream_forms import StreamForm
 from mq.http.streaming.catching_up import catch_up
@@ -110,7 +110,7 @@ class _Streams:
     ) -> AsyncGenerator[Part, None]:
         """The parts of one stream, for as long as the request's credential is good."""
         standing_of = self._broker.access.standings.of
-        allowed = standing_of(credential_of(scope), route_of(scope).need)
+        allowed = standing_of(credential_of(scope), match_of(scope).need)
         with self._broker.streams.counted(address), allowed as standing:
             over = None if standing is None else standing.over
             async with contextlib.aclosing(self._parts(view, positions, form, chunks, over, scope)) as parts:

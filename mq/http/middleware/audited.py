@@ -10,7 +10,7 @@ from mq.http.guard import Guard
 from mq.http.principals import PRINCIPAL
 from mq.http.problems import problem_of
 from mq.http.reply import problem_reply, send_reply
-from mq.http.routes import route_of
+from mq.http.routes import match_of
 from mq.peer_keys.signatures import REFUSAL_HEADER
 from mq.peers.calls import PREFIX
 from mq.security.caller import caller_of
@@ -49,14 +49,14 @@ class Audited:
 
     def _record(self, scope: Scope, start: Message) -> AuditRecord | None:
         """The record of a request with that answer; None if none is needed."""
-        asked, status = route_of(scope), start["status"]
-        is_recorded = asked.is_recorded and not scope["path"].startswith(PREFIX)
+        match, status = match_of(scope), start["status"]
+        is_recorded = match.is_recorded and not scope["path"].startswith(PREFIX)
         if (status not in REFUSED and not is_recorded) or _is_of_brokers(start):
             return None
         caller = caller_of(scope)
         principal = scope.get(PRINCIPAL)
         name = self._guard.name_of(caller, scope["headers"]) if principal is None else principal.name
-        return record_of(name, caller.address, asked.need, asked.text, status, request_id=request_ids.current() or "")
+        return record_of(name, caller.address, match.need, match.text, status, request_id=request_ids.current() or "")
 
 
 def _is_of_brokers(start: Message) -> bool:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from filer.errors import BraidError
 from mq.base.errors import Unauthenticated
 from mq.http.reply import serve
-from mq.http.routes import route_of
+from mq.http.routes import match_of
 from mq.http.tickets import Tickets
 from mq.security.authorization import AUTHORIZATION
 
@@ -23,7 +23,7 @@ class Redeemed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        if scope["type"] == "http" and scope["query_string"] and route_of(scope).is_endless:
+        if scope["type"] == "http" and scope["query_string"] and match_of(scope).is_endless:
             try:
                 scope = self._redeemed(scope)
             except Unauthenticated as refusal:

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from filer import request_ids
 from filer.tracing import NO_SPAN, Carrier, Span
-from mq.http.routes import route_of
+from mq.http.routes import match_of
 from mq.peers.calls import PREFIX, READ_TAIL
 from mq.tracing.tracer import Tracer
 
@@ -39,16 +39,16 @@ class Traces:
     async def _traced(self, span: Span, scope: Scope, receive: Receive, send: Send) -> None:
         if (request_id := request_ids.current()) is not None:
             span.note(request_id=request_id)
-        is_stream = route_of(scope).is_endless
+        is_stream = match_of(scope).is_endless
         with span:
             await self._app(scope, receive, _observed(send, span, ends_with_head=is_stream))
 
     def _begin(self, scope: Scope) -> Span:
-        asked = route_of(scope)
-        if asked.route is not None and asked.route.step is not None and _TOPIC.match(asked.need.topic):
-            return self._tracer.begin(asked.route.step, asked.need.topic, _carrier(scope["headers"]))
-        if scope["method"] == "GET" and (match := _TAIL.match(scope["path"])) is not None:
-            return self._tracer.resume(READ_TAIL.name, match[1], [_carrier(scope["headers"])])
+        match = match_of(scope)
+        if match.route is not None and match.route.step is not None and _TOPIC.match(match.need.topic):
+            return self._tracer.begin(match.route.step, match.need.topic, _carrier(scope["headers"]))
+        if scope["method"] == "GET" and (found := _TAIL.match(scope["path"])) is not None:
+            return self._tracer.resume(READ_TAIL.name, found[1], [_carrier(scope["headers"])])
         return NO_SPAN
 
 

@@ -20,7 +20,7 @@ from mq.http.principals import PRINCIPAL, principal_of
 from mq.http.problems import Problem, problem_of
 from mq.http.reply import problem_response
 from mq.http.routers import new_router
-from mq.http.routes import SOCKET, Asked, route_of
+from mq.http.routes import SOCKET, RouteMatch, match_of
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.session import Session
 from mq.http.sockets.wire import INTERNAL_ERROR, OPENS, SUBPROTOCOL, Wire, wire_of
@@ -63,7 +63,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
 
 
 async def _refusal(
-    broker: Broker, guard: Guard, caller: Caller, headers: list[tuple[bytes, bytes]], like: Asked
+    broker: Broker, guard: Guard, caller: Caller, headers: list[tuple[bytes, bytes]], like: RouteMatch
 ) -> BraidError | None:
     """Why a frame is not allowed. Asked for each frame: a token ends, or is revoked, while its socket is open."""
     try:
@@ -99,7 +99,7 @@ class _Opened(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        allowed = self._broker.access.standings.of(credential_of(scope), route_of(scope).need)
+        allowed = self._broker.access.standings.of(credential_of(scope), match_of(scope).need)
         with self._broker.streams.counted(self._address), allowed as standing:
             await send({"type": "http.response.start", "status": 101, "headers": [], OPENS: True})
             try:

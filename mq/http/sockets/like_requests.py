@@ -1,7 +1,7 @@
 """The HTTP requests like a frame of a socket: a client that may not make them may not send the frame. Pure."""
 
 from mq.http import routes
-from mq.http.routes import Asked
+from mq.http.routes import RouteMatch
 from mq.http.sockets.requests import ACK, COMMIT, CREDIT, EXTEND, LET_GO, RELEASE, UNSUBSCRIBE
 from mq.http.sockets.subscription import SubscribeBody
 
@@ -12,7 +12,7 @@ OF_SUBSCRIPTIONS = (UNSUBSCRIBE, CREDIT, LET_GO)
 _DECIDING = {ACK: routes.ACK, RELEASE: routes.RELEASE, EXTEND: routes.EXTEND, COMMIT: routes.COMMIT}
 
 
-def like_subscribe(topic: str, asked: SubscribeBody) -> list[Asked]:
+def like_subscribe(topic: str, asked: SubscribeBody) -> list[RouteMatch]:
     """The HTTP requests like that subscription. A member of a stream group reads the segments that it is given."""
     if asked.mode is None:
         return [routes.SUBSCRIBE.of(topic)]
@@ -22,6 +22,6 @@ def like_subscribe(topic: str, asked: SubscribeBody) -> list[Asked]:
     return [routes.JOIN.of(topic, asked.group), routes.READ_SEGMENT.of(topic, "0")]
 
 
-def like_group_request(topic: str, group: str, kind: str) -> Asked:
+def like_group_request(topic: str, group: str, kind: str) -> RouteMatch:
     """The HTTP request like an ack, a release, an extension or a commit."""
     return _DECIDING[kind].of(topic, group)

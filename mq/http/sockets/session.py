@@ -18,7 +18,7 @@ from mq.http.hidden_names import HiddenNames
 from mq.http.problems import problem_of
 from mq.http.reply import cut_off, logged_problem
 from mq.http.routes import PUBLISH as PUBLISH_ROUTE
-from mq.http.routes import SOCKET, Asked
+from mq.http.routes import SOCKET, RouteMatch
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.credit import MOST_CREDIT
@@ -62,7 +62,7 @@ LAST_ANSWERS_SECONDS = 2.0
 LONGEST_REST_SECONDS = 0.5
 """The longest time between looks at a socket that is over its quota."""
 
-Permit = Callable[[Asked], Awaitable[BraidError | None]]
+Permit = Callable[[RouteMatch], Awaitable[BraidError | None]]
 """Why the client may not do what the same HTTP request would do. The refusal is in the audit trail then."""
 
 RecordEnd = Callable[[BraidError], Awaitable[None]]
@@ -236,7 +236,7 @@ class Session:
         # Until the client reads, its answers take as much room as its requests.
         await self._wire.drained()
 
-    async def _check(self, like: Asked) -> None:
+    async def _check(self, like: RouteMatch) -> None:
         """Raise `Forbidden` for a request that HTTP would refuse as well. Asks once for all that came together."""
         if like.need in self._permitted:
             return

@@ -14,7 +14,7 @@ from filer.clock import SystemClock
 from filer.errors import StoreError
 from filer.keys import AUDIT_TOPIC
 from filer.stores.memory_store import MemoryStore
-from mq.http.routes import ROUTES, asked_of
+from mq.http.routes import ROUTES, match_route
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem
 from tests.support.broker.socket_client import socket_client
@@ -199,7 +199,7 @@ async def test_without_tokens_nothing_is_recorded_unless_asked_for() -> None:
 def test_which_routes_change_something() -> None:
     """Derived from what they need, so a new route that manages something is recorded."""
     routes = {(route.method, route.template): route for route in ROUTES}
-    recorded = {each for each in routes if asked_of(*each).is_recorded}
+    recorded = {each for each in routes if match_route(*each).is_recorded}
     manage = {each for each, route in routes.items() if route.action == "manage"}
     assert recorded - manage == {
         ("POST", "/v1/topics/{topic}/loads"),

@@ -4,13 +4,13 @@ import json
 
 from mq.audit.gathering import MOST_KINDS, MOST_OF_A_SENDER, Gathering
 from mq.audit.records import MANY, AuditRecord, record_of, rows_of
-from mq.http.routes import asked_of
+from mq.http.routes import match_route
 
 
 def record(principal: str, address: str, method: str, path: str, status: int, *, request_id: str = "") -> AuditRecord:
     """The record of a request over HTTP."""
-    asked = asked_of(method, path)
-    return record_of(principal, address, asked.need, asked.text, status, request_id=request_id)
+    match = match_route(method, path)
+    return record_of(principal, address, match.need, match.text, status, request_id=request_id)
 
 
 def refusal(path: str = "/v1/topics/orders", *, name: str = "ann", request_id: str = "r") -> AuditRecord:
