@@ -21,6 +21,8 @@ from tests.support.cluster.cluster import Cluster
 
 DELAY_SECONDS = 1.0
 SCATTERED_CHANCE, WHOLE_CHANCE = 0.4, 0.5
+QUIET_SECONDS = 5.0
+"""Where some messages may be left in the end, workers get none for so long. They ask for a second at a time."""
 OTHERS = 100
 """The number of the publisher of another member: by it the keys of its messages are told apart."""
 
@@ -155,12 +157,18 @@ class QueueLoad:
         return f"/v1/topics/{self.topic}/groups/g"
 
     async def _until_done(self) -> None:
-        """Wait until nothing is left in the group, but what nobody may get while leases run."""
+        """Wait until the group has no message left, except those that no worker can get while leases run.
+
+        Workers have to have had the time to get all others: they ask again and again.
+        """
         async with asyncio.timeout(END_SECONDS):
+            began_at = time.monotonic()
             while True:
                 told = (await self._asking.until_answered("GET", self._group)).json()
                 left = len(self.history.with_nobody(self._terms.max_deliveries)) if self._terms.outlasts else 0
-                if told["lag"]["messages"] + told.get("delayed", 0) <= left:
+                latest_at = max([began_at, *(each.received_at for each in self.history.delivered[-1:])])
+                is_quiet = not left or time.monotonic() - latest_at >= QUIET_SECONDS
+                if is_quiet and told["lag"]["messages"] + told.get("delayed", 0) <= left:
                     return
                 await asyncio.sleep(0.2)
 

@@ -3,10 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
-from statistics import median
 
-from groups.queue.claim_pace import RECORDS_APART
-from tests.cluster.group_storms.common_history import Fault
 from tests.cluster.group_storms.queue_history import Decided, Delivered, QueueHistory
 from tests.cluster.group_storms.terms import Terms
 from tests.cluster.group_storms.verdict import Verdict
@@ -16,7 +13,6 @@ LATE_SECONDS = 1.0
 EARLY_SECONDS = 0.01
 KILLED_SECONDS = 0.5
 """All brokers are dead so long after a fault has begun."""
-ACKS_LOOKED_AT = 3
 HAND_OVERS = ("split", "merge", "rolling-restart")
 """The coordinator that ends writes its leases down for the next one: they go on."""
 
@@ -48,8 +44,7 @@ def _kills_all(history: QueueHistory) -> bool:
 def _withheld(history: QueueHistory, dead_values: Sequence[str], *, order: str, terms: Terms) -> Iterator[str]:
     """A message that no worker has waits for no lease, unless a claim was to get it as all brokers were killed.
 
-    Or it was exposed ahead, where claims came faster than records may. In the order of keys, all messages behind such a
-    one wait with it.
+    In the order of keys, all messages behind such a one wait with it.
     """
     dead = set(dead_values)
     left = [each for each in history.with_nobody(terms.max_deliveries) if each.value not in dead]
@@ -62,29 +57,8 @@ def _withheld(history: QueueHistory, dead_values: Sequence[str], *, order: str, 
             for fault in history.faults
         )
     )
-    ahead = sum(_exposed_ahead(history, fault) for fault in history.faults)
-    if count > under_way + ahead:
-        told = f"{under_way} were being claimed, {ahead} exposed ahead"
-        yield f"{count} are withheld, and {told}: {[each.value for each in left[:10]]}"
-
-
-def _exposed_ahead(history: QueueHistory, fault: Fault) -> int:
-    """How many messages the last record before a fault may have exposed ahead of claims (docs/design.md, claims).
-
-    None, unless claims follow one another within the time of some records: then as many as are claimed while two are
-    stored. The newest acks before the fault show how long a record takes.
-    """
-    acks = [each.answered_at - each.sent_at for each in history.decided if each.answered_at <= fault.began_at]
-    record_seconds = median(acks[-ACKS_LOOKED_AT:]) if acks else 0.0
-    until = fault.began_at + KILLED_SECONDS
-    claims: dict[int, tuple[float, int]] = {}
-    for each in history.delivered:
-        if fault.began_at - RECORDS_APART * record_seconds <= each.received_at <= until:
-            claims[each.answer] = each.received_at, claims.get(each.answer, (0.0, 0))[1] + 1
-    if len(claims) < 2:
-        return 0
-    latest = sum(count for at, count in claims.values() if at >= fault.began_at - 2 * record_seconds)
-    return max(latest, *(count for _, count in claims.values()))
+    if count > under_way:
+        yield f"{count} are withheld, and {under_way} were being claimed: {[each.value for each in left[:10]]}"
 
 
 def _never_received(history: QueueHistory, dead_values: Sequence[str]) -> Iterator[str]:
