@@ -27,9 +27,10 @@ Step = Literal["publish", "receive", "subscribe"]
 class Route:
     """A method and a template of paths, and everything that depends on them.
 
-    `named` is the name in the template whose value is the topic. `is_endless`: the answer goes on until either side
-    ends it. `creates_topic`: a request may create one. `is_small_step`: the audit trail has the requests before and
-    after it. `has_payloads`: its bodies are payloads, which do not count in the topic's storage.
+    `named` is the name in the template whose value is the topic. `changes` is the effect, if the method does not say
+    it. `is_endless`: the answer goes on until either side ends it. `creates_topic`: a request may create one.
+    `is_small_step`: the audit trail has the requests before and after it. `has_payloads`: its bodies are payloads, and
+    do not count in the topic's storage.
     """
 
     method: str
@@ -37,7 +38,7 @@ class Route:
     action: Action
     subject: Subject
     named: str = "topic"
-    effect: Effect = "change"
+    changes: Effect | None = None
     turn: Turn = "others"
     step: Step | None = None
     is_endless: bool = False
@@ -46,31 +47,38 @@ class Route:
     is_small_step: bool = False
     has_payloads: bool = False
     gives_messages: bool = False
+    effect: Effect = field(init=False)
     _places: tuple[int, ...] = field(init=False, repr=False)
+    _pattern: str = field(init=False, repr=False)
     _topic_at: int | None = field(init=False, repr=False)
     _group_at: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         words = self.template.split("/")
-        place_of = {word.strip("{}"): index for index, word in enumerate(words) if word.startswith("{")}
+        names = [word.strip("{}") for word in words if word.startswith("{")]
         about_topic = self.subject in ("topic", "group")
-        object.__setattr__(self, "_places", tuple(place_of.values()))
-        object.__setattr__(self, "_topic_at", place_of[self.named] if about_topic else None)
-        object.__setattr__(self, "_group_at", place_of["group"] if self.subject == "group" else None)
+        derived = {
+            "effect": self.changes or ("none" if self.method in SAFE_METHODS else "change"),
+            "_places": tuple(index for index, word in enumerate(words) if word.startswith("{")),
+            "_pattern": "/".join("%s" if word.startswith("{") else word for word in words),
+            "_topic_at": names.index(self.named) if about_topic else None,
+            "_group_at": names.index("group") if self.subject == "group" else None,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def of(self, *values: str) -> "RouteMatch":
         """A request with these values, in the order of the template."""
-        given = iter(values)
-        words = [next(given) if word.startswith("{") else word for word in self.template.split("/")]
-        return RouteMatch(self.method, "/".join(words), self, self._need(words), values)
+        return RouteMatch(self.method, self._pattern % values, self, self._need(values), values)
 
     def match(self, method: str, path: str, words: Sequence[str]) -> "RouteMatch":
         """A request for that path, split into words."""
-        return RouteMatch(method, path, self, self._need(words), tuple([words[place] for place in self._places]))
+        values = tuple([words[place] for place in self._places])
+        return RouteMatch(method, path, self, self._need(values), values)
 
-    def _need(self, words: Sequence[str]) -> Need:
-        topic = "" if self._topic_at is None else words[self._topic_at]
-        group = "" if self._group_at is None else words[self._group_at]
+    def _need(self, values: Sequence[str]) -> Need:
+        topic = "" if self._topic_at is None else values[self._topic_at]
+        group = "" if self._group_at is None else values[self._group_at]
         return Need(self.action, self.subject, topic, group, self.effect)
 
 
@@ -126,11 +134,9 @@ _UPLOAD_WORDS = 5
 ROUTES: list[Route] = []
 
 
-def _route(method: str, template: str, action: Action, subject: Subject, **facts: object) -> Route:
-    if method in SAFE_METHODS:
-        facts = {"effect": "none", **facts}
-    ROUTES.append(Route(method, template, action, subject, **facts))  # type: ignore[arg-type]
-    return ROUTES[-1]
+def _add(route: Route) -> Route:
+    ROUTES.append(route)
+    return route
 
 
 _T = "/v1/topics/{topic}"
@@ -140,79 +146,79 @@ _G = _T + "/groups/{group}"
 _M = _G + "/members/{member_id}"
 _TG = "/v1/topic-groups/{group}"
 
-LIVEZ = _route("GET", "/livez", "observe", "anybody", is_probe=True)
-HEALTHZ = _route("GET", "/healthz", "observe", "anybody", is_probe=True)
-READYZ = _route("GET", "/readyz", "observe", "cluster", is_probe=True)
-METRICS = _route("GET", "/metrics", "observe", "cluster")
-DOCS = _route("GET", "/docs", "observe", "anybody")
-DOCS_FILE = _route("GET", "/docs/{name}", "observe", "anybody")
-OPENAPI = _route("GET", "/openapi.json", "observe", "anybody")
+LIVEZ = _add(Route("GET", "/livez", "observe", "anybody", is_probe=True))
+HEALTHZ = _add(Route("GET", "/healthz", "observe", "anybody", is_probe=True))
+READYZ = _add(Route("GET", "/readyz", "observe", "cluster", is_probe=True))
+METRICS = _add(Route("GET", "/metrics", "observe", "cluster"))
+DOCS = _add(Route("GET", "/docs", "observe", "anybody"))
+DOCS_FILE = _add(Route("GET", "/docs/{name}", "observe", "anybody"))
+OPENAPI = _add(Route("GET", "/openapi.json", "observe", "anybody"))
 
-CLUSTER = _route("GET", "/v1/cluster", "observe", "anybody")
-VERIFY_CLUSTER = _route("GET", "/v1/cluster/verification", "observe", "cluster")
-GET_POLICY = _route("GET", "/v1/cluster/policy", "manage", "cluster")
-PUT_POLICY = _route("PUT", "/v1/cluster/policy", "manage", "cluster")
-DRAIN = _route("POST", "/v1/cluster/brokers/{name}/drain", "manage", "cluster")
-END_DRAIN = _route("DELETE", "/v1/cluster/brokers/{name}/drain", "manage", "cluster")
+CLUSTER = _add(Route("GET", "/v1/cluster", "observe", "anybody"))
+VERIFY_CLUSTER = _add(Route("GET", "/v1/cluster/verification", "observe", "cluster"))
+GET_POLICY = _add(Route("GET", "/v1/cluster/policy", "manage", "cluster"))
+PUT_POLICY = _add(Route("PUT", "/v1/cluster/policy", "manage", "cluster"))
+DRAIN = _add(Route("POST", "/v1/cluster/brokers/{name}/drain", "manage", "cluster"))
+END_DRAIN = _add(Route("DELETE", "/v1/cluster/brokers/{name}/drain", "manage", "cluster"))
 
-LIST_TOPICS = _route("GET", "/v1/topics", "observe", "anybody")
-GET_TOPIC = _route("GET", _T, "observe", "topic")
-PUT_TOPIC = _route("PUT", _T, "manage", "topic", creates_topic=True)
-DELETE_TOPIC = _route("DELETE", _T, "manage", "topic")
-GET_ROUTE = _route("GET", _T + "/route", "observe", "topic")
-HISTORY = _route("GET", _T + "/history", "observe", "topic")
-VERIFY_TOPIC = _route("GET", _T + "/verification", "observe", "topic")
+LIST_TOPICS = _add(Route("GET", "/v1/topics", "observe", "anybody"))
+GET_TOPIC = _add(Route("GET", _T, "observe", "topic"))
+PUT_TOPIC = _add(Route("PUT", _T, "manage", "topic", creates_topic=True))
+DELETE_TOPIC = _add(Route("DELETE", _T, "manage", "topic"))
+GET_ROUTE = _add(Route("GET", _T + "/route", "observe", "topic"))
+HISTORY = _add(Route("GET", _T + "/history", "observe", "topic"))
+VERIFY_TOPIC = _add(Route("GET", _T + "/verification", "observe", "topic"))
 # These change no message. Brokers do the same by themselves, and an operator may not want to wait for that.
-UPKEEP = _route("POST", _T + "/upkeep", "manage", "topic", effect="upkeep")
-SPLIT = _route("POST", _S + "/split", "manage", "topic", effect="upkeep")
-MERGE = _route("POST", _S + "/merge", "manage", "topic", effect="upkeep")
+UPKEEP = _add(Route("POST", _T + "/upkeep", "manage", "topic", changes="upkeep"))
+SPLIT = _add(Route("POST", _S + "/split", "manage", "topic", changes="upkeep"))
+MERGE = _add(Route("POST", _S + "/merge", "manage", "topic", changes="upkeep"))
 
 # A topic group is a topic too, under its own name.
-LIST_TOPIC_GROUPS = _route("GET", "/v1/topic-groups", "observe", "anybody")
-GET_TOPIC_GROUP = _route("GET", _TG, "observe", "topic", named="group")
-PUT_TOPIC_GROUP = _route("PUT", _TG, "manage", "topic", named="group", creates_topic=True)
-DELETE_TOPIC_GROUP = _route("DELETE", _TG, "manage", "topic", named="group")
+LIST_TOPIC_GROUPS = _add(Route("GET", "/v1/topic-groups", "observe", "anybody"))
+GET_TOPIC_GROUP = _add(Route("GET", _TG, "observe", "topic", named="group"))
+PUT_TOPIC_GROUP = _add(Route("PUT", _TG, "manage", "topic", named="group", creates_topic=True))
+DELETE_TOPIC_GROUP = _add(Route("DELETE", _TG, "manage", "topic", named="group"))
 
-PUBLISH = _route("POST", _T + "/messages", "publish", "topic", step="publish")
-BROWSE = _route("GET", _T + "/messages", "read", "topic", turn="pages", step="receive")
-GET_MESSAGE = _route("GET", _T + "/messages/{message_id}", "read", "topic", turn="pages", step="receive")
-GET_PAYLOAD = _route("GET", _T + "/messages/{message_id}/payload", "read", "topic", turn="pages", step="receive")
-READ_SEGMENT = _route("GET", _S + "/messages", "read", "topic", turn="pages", step="receive")
-SEGMENT_FILES = _route("GET", _S + "/files", "read", "topic")
-FILES = _route("GET", _T + "/files", "read", "topic")
-POSITIONS = _route("GET", _T + "/positions", "read", "topic")
-SUBSCRIBE = _route("GET", _T + "/subscribe", "read", "topic", turn="streams", step="subscribe", is_endless=True)
+PUBLISH = _add(Route("POST", _T + "/messages", "publish", "topic", step="publish"))
+BROWSE = _add(Route("GET", _T + "/messages", "read", "topic", turn="pages", step="receive"))
+GET_MESSAGE = _add(Route("GET", _T + "/messages/{message_id}", "read", "topic", turn="pages", step="receive"))
+GET_PAYLOAD = _add(Route("GET", _T + "/messages/{message_id}/payload", "read", "topic", turn="pages", step="receive"))
+READ_SEGMENT = _add(Route("GET", _S + "/messages", "read", "topic", turn="pages", step="receive"))
+SEGMENT_FILES = _add(Route("GET", _S + "/files", "read", "topic"))
+FILES = _add(Route("GET", _T + "/files", "read", "topic"))
+POSITIONS = _add(Route("GET", _T + "/positions", "read", "topic"))
+SUBSCRIBE = _add(Route("GET", _T + "/subscribe", "read", "topic", turn="streams", step="subscribe", is_endless=True))
 # A socket's data is checked frame by frame. Browsers let pages of any site open one, and have no other check. So it is
 # no safe request.
-SOCKET = _route("GET", _T + "/socket", "observe", "topic", is_endless=True, effect="change")
-SUBSCRIBE_TICKET = _route("POST", _T + "/subscribe/tickets", "read", "topic")
-SOCKET_TICKET = _route("POST", _T + "/socket/tickets", "observe", "topic")
+SOCKET = _add(Route("GET", _T + "/socket", "observe", "topic", is_endless=True, changes="change"))
+SUBSCRIBE_TICKET = _add(Route("POST", _T + "/subscribe/tickets", "read", "topic"))
+SOCKET_TICKET = _add(Route("POST", _T + "/socket/tickets", "observe", "topic"))
 
-BEGIN_UPLOAD = _route("POST", _T + "/uploads", "publish", "topic", has_payloads=True)
-UPLOAD = _route("PUT", _T + "/uploads/{upload}", "publish", "topic", has_payloads=True)
+BEGIN_UPLOAD = _add(Route("POST", _T + "/uploads", "publish", "topic", has_payloads=True))
+UPLOAD = _add(Route("PUT", _T + "/uploads/{upload}", "publish", "topic", has_payloads=True))
 
-BEGIN_LOAD = _route("POST", _T + "/loads", "load", "topic")
-LOAD_URLS = _route("POST", _L + "/urls", "load", "topic", is_small_step=True)
-GET_LOAD = _route("GET", _L, "load", "topic")
-COMMIT_LOAD = _route("POST", _L, "load", "topic")
-ABORT_LOAD = _route("DELETE", _L, "load", "topic")
-LOAD_FILE = _route("PUT", _L + "/files/{segment}/{base_offset}", "load", "topic", is_small_step=True)
+BEGIN_LOAD = _add(Route("POST", _T + "/loads", "load", "topic"))
+LOAD_URLS = _add(Route("POST", _L + "/urls", "load", "topic", is_small_step=True))
+GET_LOAD = _add(Route("GET", _L, "load", "topic"))
+COMMIT_LOAD = _add(Route("POST", _L, "load", "topic"))
+ABORT_LOAD = _add(Route("DELETE", _L, "load", "topic"))
+LOAD_FILE = _add(Route("PUT", _L + "/files/{segment}/{base_offset}", "load", "topic", is_small_step=True))
 
-LIST_GROUPS = _route("GET", _T + "/groups", "observe", "topic")
-GET_GROUP = _route("GET", _G, "observe", "group")
-PUT_GROUP = _route("PUT", _G, "manage", "group")
-DELETE_GROUP = _route("DELETE", _G, "manage", "group")
-RESET = _route("POST", _G + "/reset", "manage", "group")
-REDRIVE = _route("POST", _G + "/redrive", "manage", "group")
-GROUP_MESSAGES = _route("GET", _G + "/messages", "consume", "group")
-CLAIM = _route("POST", _G + "/claims", "consume", "group", gives_messages=True)
-ACK = _route("POST", _G + "/acks", "consume", "group")
-RELEASE = _route("POST", _G + "/releases", "consume", "group")
-EXTEND = _route("POST", _G + "/extensions", "consume", "group")
-COMMIT = _route("POST", _G + "/commits", "consume", "group")
-JOIN = _route("POST", _G + "/members", "consume", "group")
-HEARTBEAT = _route("POST", _M + "/heartbeats", "consume", "group")
-LEAVE = _route("DELETE", _M, "consume", "group")
+LIST_GROUPS = _add(Route("GET", _T + "/groups", "observe", "topic"))
+GET_GROUP = _add(Route("GET", _G, "observe", "group"))
+PUT_GROUP = _add(Route("PUT", _G, "manage", "group"))
+DELETE_GROUP = _add(Route("DELETE", _G, "manage", "group"))
+RESET = _add(Route("POST", _G + "/reset", "manage", "group"))
+REDRIVE = _add(Route("POST", _G + "/redrive", "manage", "group"))
+GROUP_MESSAGES = _add(Route("GET", _G + "/messages", "consume", "group"))
+CLAIM = _add(Route("POST", _G + "/claims", "consume", "group", gives_messages=True))
+ACK = _add(Route("POST", _G + "/acks", "consume", "group"))
+RELEASE = _add(Route("POST", _G + "/releases", "consume", "group"))
+EXTEND = _add(Route("POST", _G + "/extensions", "consume", "group"))
+COMMIT = _add(Route("POST", _G + "/commits", "consume", "group"))
+JOIN = _add(Route("POST", _G + "/members", "consume", "group"))
+HEARTBEAT = _add(Route("POST", _M + "/heartbeats", "consume", "group"))
+LEAVE = _add(Route("DELETE", _M, "consume", "group"))
 
 
 @dataclass(slots=True)
