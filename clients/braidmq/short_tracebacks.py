@@ -1,7 +1,7 @@
 """Errors of the client reach its caller without the traceback of the client's inside.
 
-They say in one line what was wrong. Dozens of lines about places in the client, in its HTTP library and in the event
-loop are of no use to the caller. An error that is none of the client's own keeps its traceback.
+The message names the fault in one line. Dozens of lines of traceback through the client, its HTTP library and the event
+loop would not help the caller. An error of any other library keeps its traceback.
 """
 
 import inspect

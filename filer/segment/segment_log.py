@@ -340,8 +340,8 @@ def _rest(hole: Hole, chain: Chain) -> Hole:
 async def is_superseded(store: Store, ref: SegmentRef, index: SegmentIndex) -> bool:
     """Whether a roll-up that the index does not know holds the messages of one of its holes.
 
-    The broker that wrote it could read what is lost here: the object was put back for a while, or only this reader
-    found it damaged. The object itself is gone then, and never comes back. Raises `StoreError`.
+    Such a roll-up shows that its writer could read the missing object: someone had put the object back for a while, or
+    only this reader found it damaged. The roll-up replaced the object, which never comes back. Raises `StoreError`.
     """
     known = {facts.name for facts in index.files}
     async for name in stream_names(store, ref):

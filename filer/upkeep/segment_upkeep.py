@@ -156,8 +156,8 @@ class SegmentUpkeep:
         if now_us is None or not (due := self._due(now_us)):
             return 0
         if not await self._is_current():
-            # A roll-up that reaches into what is given up by now does not count: the files it replaced may be all there
-            # is.
+            # The topic has given up messages that a roll-up contains, so readers ignore that roll-up. The files that it
+            # replaced may be the only copy of its other messages.
             return 0
         deleted = await delete_superseded(self._context.store, self.ref, self.index, due)
         self._deleted_us, self._snapshot_due = now_us, True

@@ -14,7 +14,7 @@ TLS_SECONDS = 5.0
 
 
 async def why_unreachable(hosts: str, tls: ZooKeeperTls | None = None) -> str:
-    """Describe for an operator what is wrong at each of the addresses `host:port,host:port`."""
+    """Try each of the addresses `host:port,host:port`, and report each result in words for an operator."""
     addresses, _ = collect_hosts(hosts)
     return "; ".join(await asyncio.gather(*(_examine(host, port, tls) for host, port in addresses)))
 

@@ -99,9 +99,10 @@ class Feed:
         self.over = Wakeup()
 
     def reached(self, progress: QueueProgress) -> Positions:
-        """Return the first offsets not looked at: by what is stored, and behind others' messages that are in no record.
+        """Return the first offset in each segment that the feed has not looked at.
 
-        While a record is on its way, its part does not count as looked at.
+        The stored records give these offsets. The feed has also passed messages of other topics of the group, which no
+        record mentions. While a record is on its way, its messages do not count as looked at.
         """
         told, positions = self._told or {}, self._positions or {}
         return {

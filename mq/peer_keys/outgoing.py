@@ -29,7 +29,7 @@ _log = EventLog(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the broker at an address: its id, and by how much its clock is ahead of ours."""
+    """A broker at an address: its id, and the lead of its clock over ours in microseconds."""
 
     broker: str = UNKNOWN
     ahead_us: int = 0

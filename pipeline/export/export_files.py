@@ -102,7 +102,7 @@ async def _whole(source: Store, topic: str, table: pa.Table, columns: TableColum
 
 
 def first_of(unfit: bytes) -> str:
-    """Return what is wrong with the first message of a file of those that do not fit."""
+    """Describe the first message in a file of unfit messages: its id, and why it does not fit the schema."""
     table = pq.read_table(pa.BufferReader(unfit), columns=["segment", "_offset", REASON])
     row = table.slice(0, 1).to_pylist()[0]
     return f"message {row['segment']}-{row['_offset']} does not fit the schema: {row[REASON]}"

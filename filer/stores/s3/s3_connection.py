@@ -96,8 +96,8 @@ def _new_session() -> AioSession:
 
 @functools.cache
 def _descriptions(data_path: str | None) -> Loader:
-    """What botocore knows of the services of AWS. It is read once: that takes as long as fifty requests.
+    """Load botocore's descriptions of the services of AWS, once a process: that takes as long as fifty requests.
 
-    A job opens its stores a few times. They share only what was read: each client has its own credentials.
+    A job opens several stores. They share the descriptions alone: each client has its own credentials.
     """
     return create_loader(data_path)
