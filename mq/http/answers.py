@@ -1,25 +1,21 @@
 """Shared by the endpoints that return messages: the format of the answer and the bounds of a page."""
 
-import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from fastapi.responses import Response
 
 from filer import tracing
 from mq.base.errors import UnsupportedMedia
-from mq.http.formats import Format
+from mq.forms.formats import Format
+from mq.forms.rendering import copied, rendered
 from mq.http.reply import PageResponse
 from mq.limits.read_budget import ReadLease
-from mq.limits.steps import Steps, at_once, in_turns
 from mq.topic.run import Run
 from mq.topic.topic_view import TopicView
 
 MIB = 1024 * 1024
-# The budget gives room in steps of 1 MiB: a page of small messages holds at most two.
-LONG_ROWS, LONG_BYTES = 1_000, 2 * MIB
-T = TypeVar("T")
 JSON_PAGE_ROWS = 10_000
 JSON_PAGE_BYTES = 8 * MIB
 
@@ -46,25 +42,6 @@ def page_bounds(chosen: Format, limit: int, max_bytes: int) -> tuple[int, int]:
     if chosen.is_json:
         return min(limit, JSON_PAGE_ROWS), min(max_bytes, JSON_PAGE_BYTES)
     return limit, max_bytes
-
-
-async def rendered(steps: Steps[T], rows: int, lease: ReadLease) -> T:
-    """Render the messages that the lease was taken for, without holding up the event loop.
-
-    Long answers wait for each other: while one is rendered, it is in memory several times.
-    """
-    if rows <= LONG_ROWS and lease.taken_bytes <= LONG_BYTES:
-        return await in_turns(steps, lease.turns)
-    async with lease.large_page:
-        return await in_turns(steps, lease.turns)
-
-
-async def copied(steps: Steps[T], rows: int, lease: ReadLease) -> T:
-    """As `rendered`, for work outside the interpreter: in a thread if it is long."""
-    if rows <= LONG_ROWS and lease.taken_bytes <= LONG_BYTES:
-        return at_once(steps)
-    async with lease.large_page:
-        return await asyncio.get_running_loop().run_in_executor(None, at_once, steps)
 
 
 async def messages_response(

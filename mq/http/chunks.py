@@ -5,7 +5,7 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from mq.http.render import Part
+from mq.forms.render import Part
 
 _EXTENSION = "braidmq.chunks"
 _JOINED_BYTES = 16 * 1024

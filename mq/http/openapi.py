@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from mq.http.formats import PUBLISH_FORMATS
+from mq.forms.formats import PUBLISH_FORMATS
 from mq.http.producer_sequence import MAX_SEQUENCE, PRODUCER_PATTERN
 from mq.http.remedies import WORDS
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from mq.http.render import Part
+from mq.forms.render import Part
 
 PIECE_BYTES = 1024 * 1024
 MOST_PARTS = 256

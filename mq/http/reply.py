@@ -18,16 +18,16 @@ from filer.errors import BraidError, DataMissing, UnreadableObject
 from filer.event_log import EventLog
 from mq.base.errors import Draining
 from mq.bodies.intake import ClientGone
+from mq.forms.formats import JSON
+from mq.forms.render import Part
 from mq.http.chunks import Chunks, framed
 from mq.http.pieces import PIECE_BYTES, TOGETHER, Together, pieces, pieces_together
 from mq.http.problems import Problem, problem_of
-from mq.http.render import Part
 from mq.http.until_gone import until_gone
 from mq.limits.read_budget import ReadLease
 from mq.limits.turns import Line
 from mq.peers.calls import PREFIX
 
-JSON = "application/json"
 JSON_HEADERS = ((b"content-type", JSON.encode()),)
 WHOLE_BODY = "braidmq.whole_body"
 """In the message that starts an answer: the whole body. No header gives its length, and no message follows.

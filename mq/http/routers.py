@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
-from mq.http.reply import JSON
+from mq.forms.formats import JSON
 from mq.http.routes import Route
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])

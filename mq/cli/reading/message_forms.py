@@ -95,7 +95,7 @@ def form_of(form: Form, topic: str, schema: MessageSchema) -> MessageForm:
     """The formatter for the name `form`."""
     if form in ("lines", "raw"):
         return ValuesForm(end=b"\n" if form == "lines" else b"")
-    from mq.http.render import MessageRenderer
+    from mq.forms.render import MessageRenderer
 
     renderer = MessageRenderer(topic, schema)
 

@@ -13,10 +13,10 @@ from filer.topic.topic_schema import schema_of
 from filer.topic.topic_state import TopicState
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant
-from mq.http.arrow_stream import SEGMENT, arrow_stream, segment_column
+from mq.forms.arrow_stream import SEGMENT, arrow_stream, segment_column
+from mq.forms.large_values import Aside
+from mq.forms.render import MessageRenderer, Part, Written
 from mq.http.consuming.granted_messages import Granted, Piece
-from mq.http.large_values import Aside
-from mq.http.render import MessageRenderer, Part, Written
 from mq.limits.steps import Steps
 from mq.topic.run import Run
 

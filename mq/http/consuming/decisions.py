@@ -5,12 +5,12 @@ from typing import Any, TypeAlias
 
 from groups.queue.claims import Outcome, Verdict
 from mq.base.errors import Conflict
+from mq.forms.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_decide
+from mq.forms.json_form import M as Body
+from mq.forms.json_form import body_in_steps
 from mq.groups.queue_group import QueueGroup, Turn
 from mq.groups.to_decide import ToDecide
 from mq.http.consuming.group_answer import GroupAnswer
-from mq.http.consuming.group_bodies import MOST_DECIDED, AckBody, ClaimPart, to_decide
-from mq.http.json_body import M as Body
-from mq.http.json_body import body_in_steps
 from mq.limits.read_budget import ReadLease
 from mq.limits.steps import STEP_ROWS, Steps, begun_at_once, in_turns
 

@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 from fastapi.responses import Response
 
+from mq.forms.formats import JSON
+from mq.forms.render import Part
 from mq.groups.segment_groups import SegmentGroups
-from mq.http.render import Part
-from mq.http.reply import JSON, PageResponse
+from mq.http.reply import PageResponse
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 

@@ -14,11 +14,23 @@ from groups.queue.redrives import Redrives
 from groups.settings import FIXED_SETTINGS, MOST_LEASE_SECONDS, parse_settings
 from mq.base.errors import Conflict, NotFound, Repeatable, StoreTimeout
 from mq.broker import Broker
+from mq.forms.formats import ARROW, JSON
+from mq.forms.group_bodies import (
+    AckBody,
+    ClaimBody,
+    ExtensionBody,
+    MessagesBody,
+    RedriveBody,
+    ReleaseBody,
+    ResetBody,
+)
+from mq.forms.json_form import checked_body
+from mq.forms.rendering import copied, rendered
+from mq.forms.shallow_json import object_of
 from mq.groups.group_view import Place, places, read_dead_letters, read_places
 from mq.groups.queue_group import QueueGroup
 from mq.groups.redriver import MOST_LETTERS, PAGE_BYTES, Chosen
 from mq.groups.segment_groups import SegmentGroups
-from mq.http.answers import copied, rendered
 from mq.http.consuming.claims_page import Described, arrow_claims, described_page, json_claims
 from mq.http.consuming.decisions import decided, decision_bytes, parsed_in_turns
 from mq.http.consuming.finding import (
@@ -33,21 +45,8 @@ from mq.http.consuming.finding import (
 )
 from mq.http.consuming.granted_messages import read_granted
 from mq.http.consuming.group_answer import GroupAnswer, Operation
-from mq.http.consuming.group_bodies import (
-    AckBody,
-    ClaimBody,
-    ExtensionBody,
-    MessagesBody,
-    RedriveBody,
-    ReleaseBody,
-    ResetBody,
-)
 from mq.http.consuming.group_document import document_of
 from mq.http.consuming.stream_desk import StreamDesk
-from mq.http.formats import ARROW
-from mq.http.json_body import checked_body
-from mq.http.reply import JSON
-from mq.http.shallow_json import object_of
 from mq.http.start import moment_of, start_positions
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest

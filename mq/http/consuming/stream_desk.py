@@ -7,16 +7,16 @@ from filer.keys import check_name
 from groups.stream.members import Told
 from mq.base.errors import Conflict
 from mq.broker import Broker
+from mq.forms.formats import JSON
+from mq.forms.group_bodies import CommitBody, HeartbeatBody, JoinBody, LeaveBody
+from mq.forms.json_form import M as Body
+from mq.forms.json_form import checked_body
+from mq.forms.shallow_json import object_of
 from mq.groups.segment_groups import SegmentGroups
 from mq.groups.stream_group import Commit, StreamGroup
 from mq.http.consuming.decisions import decision_bytes, parsed_in_turns
 from mq.http.consuming.finding import existing_group, made_group, stream_of
 from mq.http.consuming.group_answer import GroupAnswer, Operation
-from mq.http.consuming.group_bodies import CommitBody, HeartbeatBody, JoinBody, LeaveBody
-from mq.http.json_body import M as Body
-from mq.http.json_body import checked_body
-from mq.http.reply import JSON
-from mq.http.shallow_json import object_of
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest
 

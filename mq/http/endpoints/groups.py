@@ -10,10 +10,8 @@ from fastapi.responses import Response
 from groups.settings import default_dead_letter_topic
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
-from mq.groups.group_view import MOST_SHOWN
-from mq.http.answers import MIB, negotiate
-from mq.http.consuming.group_answer import response_of
-from mq.http.consuming.group_bodies import (
+from mq.forms.formats import ARROW, JSON, PAGE_FORMATS
+from mq.forms.group_bodies import (
     BODY_BYTES,
     MOST_BYTES,
     AckBody,
@@ -23,14 +21,18 @@ from mq.http.consuming.group_bodies import (
     ReleaseBody,
     ResetBody,
 )
+from mq.forms.json_form import JsonBody, checked_body
+from mq.forms.shallow_json import object_of
+from mq.groups.group_view import MOST_SHOWN
+from mq.http.answers import MIB, negotiate
+from mq.http.consuming.group_answer import response_of
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.consuming.hidden_letters import dead_letter_topic, without_hidden_letters
-from mq.http.formats import ARROW, PAGE_FORMATS
-from mq.http.json_body import JsonBody, body_schema, checked_body, read_body
+from mq.http.json_body import body_schema, read_body
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.principals import check_members, principal_of
-from mq.http.reply import JSON, json_response
+from mq.http.reply import json_response
 from mq.http.routers import Router, new_router
 from mq.http.routes import (
     ACK,
@@ -47,7 +49,6 @@ from mq.http.routes import (
     Route,
     match_of,
 )
-from mq.http.shallow_json import object_of
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupRequest

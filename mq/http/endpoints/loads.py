@@ -17,7 +17,8 @@ from mq.base.errors import Draining
 from mq.broker import Broker
 from mq.bulk_load.bulk_loads import MOST_FILE_BYTES, URL_SECONDS, FileTarget, committed_segments
 from mq.bulk_load.load_folders import MOST_FILES
-from mq.http.json_body import JsonBody, M, body_in_steps, body_schema, parse_body
+from mq.forms.json_form import JsonBody, M, body_in_steps
+from mq.http.json_body import body_schema, parse_body
 from mq.http.large_bodies import large_body
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response

@@ -8,15 +8,16 @@ from fastapi.responses import Response
 
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
+from mq.forms.group_bodies import BODY_BYTES, MOST_DECIDED, CommitBody, HeartbeatBody, JoinBody
+from mq.forms.json_form import checked_in_steps
+from mq.forms.shallow_json import object_in_steps
 from mq.http.consuming.group_answer import response_of
-from mq.http.consuming.group_bodies import BODY_BYTES, MOST_DECIDED, CommitBody, HeartbeatBody, JoinBody
 from mq.http.consuming.group_router import GroupRouter
-from mq.http.json_body import body_schema, checked_in_steps, read_body
+from mq.http.json_body import body_schema, read_body
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.routers import new_router
 from mq.http.routes import COMMIT, HEARTBEAT, JOIN, LEAVE
-from mq.http.shallow_json import object_in_steps
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.limits.steps import Steps, in_turns
 from mq.peers.group_call import GroupRequest

@@ -18,21 +18,13 @@ from filer.uploads import Reference
 from filer.verification.payload_check import PayloadCheck, check_size
 from mq.base.errors import NotFound, OwnerSilent
 from mq.broker import Broker
-from mq.http.answers import (
-    MIB,
-    Limit,
-    MaxBytes,
-    Wait,
-    messages_response,
-    negotiate,
-    page_bounds,
-    rendered,
-)
-from mq.http.formats import PAGE_FORMATS, Format
+from mq.forms.formats import JSON, PAGE_FORMATS, Format
+from mq.forms.render import json_message, values_of
+from mq.forms.rendering import rendered
+from mq.http.answers import MIB, Limit, MaxBytes, Wait, messages_response, negotiate, page_bounds
 from mq.http.metered import waiting
 from mq.http.principals import presigned_seconds, principal_of
-from mq.http.render import json_message, values_of
-from mq.http.reply import JSON, PacedStream, PageResponse
+from mq.http.reply import PacedStream, PageResponse
 from mq.http.routers import new_router
 from mq.http.routes import BROWSE, GET_MESSAGE, GET_PAYLOAD, READ_SEGMENT
 from mq.http.start import check_offset, check_positions, start_positions

@@ -9,8 +9,9 @@ from fastapi.responses import Response
 
 from mq.base.errors import Conflict, PolicyChanged, PreconditionMissing
 from mq.broker import Broker
+from mq.forms.formats import JSON
 from mq.http.json_body import parse_object
-from mq.http.reply import JSON, json_response
+from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.routes import GET_POLICY, PUT_POLICY
 from mq.security.policy.document import EXAMPLE, Policy, parse_policy

@@ -36,11 +36,11 @@ from mq.bodies.intake import ClientGone, Intake, as_bytes
 from mq.bodies.json_body import decode_base64, decode_json_value
 from mq.bodies.rows import Rows, check_headers, json_string
 from mq.broker import Broker
+from mq.forms.formats import JSON, PUBLISH_FORMATS, Format
 from mq.http import producer_sequence
-from mq.http.formats import PUBLISH_FORMATS, Format
 from mq.http.principals import PRINCIPAL
 from mq.http.problems import SLUGS, problem_of
-from mq.http.reply import JSON, Reply
+from mq.http.reply import Reply
 from mq.http.web_pages import Headers
 from mq.limits.steps import Steps, at_once, begun_at_once, in_turns
 from mq.topic.topic_publisher import SinglePublish, TopicPublisher

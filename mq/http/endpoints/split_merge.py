@@ -9,8 +9,9 @@ from pydantic import Field
 from filer.errors import InvalidInput
 from filer.slots import SLOTS
 from mq.broker import Broker
+from mq.forms.json_form import JsonBody
 from mq.http.endpoints.topics import segment_shape
-from mq.http.json_body import JsonBody, body_schema, parse_body
+from mq.http.json_body import body_schema, parse_body
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.routes import MERGE, SPLIT

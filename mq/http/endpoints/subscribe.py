@@ -18,16 +18,16 @@ from filer.errors import BraidError, UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
 from mq.broker import Broker
+from mq.forms.formats import STREAM_FORMATS
+from mq.forms.render import Part
+from mq.forms.stream_forms import StreamForm
 from mq.http.answers import negotiate
 from mq.http.chunks import Chunks, chunks_of
 from mq.http.ended_permissions import record_end
-from mq.http.formats import STREAM_FORMATS
-from mq.http.render import Part
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.routes import SUBSCRIBE, match_of
 from mq.http.start import start_positions
-from mq.http.stream_forms import StreamForm
 from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of

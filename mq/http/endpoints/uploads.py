@@ -10,7 +10,8 @@ from filer import keys
 from filer.times import rfc3339
 from mq.base.errors import BodyTooLarge, Draining
 from mq.broker import Broker
-from mq.http.json_body import JsonBody, body_schema, parse_body
+from mq.forms.json_form import JsonBody
+from mq.http.json_body import body_schema, parse_body
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filer import request_ids
+from mq.forms.formats import PUBLISH_FORMATS
 from mq.http.endpoints.publish import HEADER_PREFIX, VALUE_HEADER, PublishRequest, refuse_forms
-from mq.http.formats import PUBLISH_FORMATS
 from mq.security.authorization import AUTHORIZATION
 
 _TARGET = re.compile(rb"(/v1/topics/([A-Za-z0-9._-]{1,200})/messages)(?:\?([^#]*))?\Z")

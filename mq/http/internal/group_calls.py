@@ -6,7 +6,7 @@ from filer.errors import BraidError, SegmentMoved
 from mq.base.errors import Draining
 from mq.bodies.intake import Intake
 from mq.broker import Broker
-from mq.http.consuming.group_bodies import BODY_BYTES
+from mq.forms.group_bodies import BODY_BYTES
 from mq.http.consuming.group_desk import GroupDesk
 from mq.http.problems import MEDIA_TYPE, problem_of, repeatable
 from mq.http.until_gone import until_gone

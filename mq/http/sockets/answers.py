@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
+from mq.forms.render import Part
 from mq.http.hidden_names import HiddenNames
 from mq.http.problems import Problem
-from mq.http.render import Part
 from mq.http.sockets.requests import Id
 from mq.http.sockets.wire import Wire
 

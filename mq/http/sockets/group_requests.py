@@ -7,7 +7,7 @@ import orjson
 from filer.errors import InvalidInput
 from filer.keys import check_name
 from mq.broker import Broker
-from mq.http.consuming.group_bodies import CommitBody
+from mq.forms.group_bodies import CommitBody
 from mq.http.consuming.group_router import GroupRouter
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.group_calls import asked_of_group

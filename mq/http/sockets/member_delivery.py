@@ -10,12 +10,12 @@ import orjson
 from filer.errors import BraidError, InvalidInput, UnreadableObject
 from mq.base.end_tasks import end_tasks
 from mq.base.errors import OwnerSilent, ReadsFull
-from mq.http.answers import copied, rendered
-from mq.http.arrow_stream import arrow_page
-from mq.http.consuming.group_bodies import LetGoBody
+from mq.forms.arrow_stream import arrow_page
+from mq.forms.group_bodies import LetGoBody
+from mq.forms.json_form import checked_body
+from mq.forms.render import json_page
+from mq.forms.rendering import copied, rendered
 from mq.http.consuming.group_router import GroupRouter
-from mq.http.json_body import checked_body
-from mq.http.render import json_page
 from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
 from mq.http.sockets.requests import Id

@@ -20,6 +20,7 @@ from mq.bodies.intake import Intake
 from mq.bodies.json_body import rows_of, rows_of_long, single_message
 from mq.bodies.rows import Rows
 from mq.broker import Broker
+from mq.forms.formats import ARROW, JSON, PUBLISH_FORMATS
 from mq.http.endpoints.publish import (
     Publisher,
     intake_of,
@@ -27,10 +28,9 @@ from mq.http.endpoints.publish import (
     single_position_body,
     wants_replicated,
 )
-from mq.http.formats import ARROW, PUBLISH_FORMATS
 from mq.http.problems import problem_of
 from mq.http.producer_sequence import of_owner
-from mq.http.reply import JSON, cut_off, logged_problem
+from mq.http.reply import cut_off, logged_problem
 from mq.http.routes import SOCKET
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.requests import NO_FIELDS, PUBLISH, Id, Request, acks_of, messages_of, producer_of

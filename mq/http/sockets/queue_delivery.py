@@ -7,12 +7,11 @@ import orjson
 import pyarrow as pa
 
 from filer.errors import BraidError
+from mq.forms.formats import ARROW, JSON
+from mq.forms.render import Part
 from mq.http.consuming.claims_page import CLAIMS
 from mq.http.consuming.group_answer import GroupAnswer
 from mq.http.consuming.group_router import GroupRouter
-from mq.http.formats import ARROW
-from mq.http.render import Part
-from mq.http.reply import JSON
 from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
 from mq.http.sockets.requests import Id

@@ -11,8 +11,8 @@ from filer.errors import InvalidInput
 from filer.topic.positions import MARKER_MAX_CHARS
 from groups.settings import MOST_LEASE_SECONDS
 from mq.broker import Broker
-from mq.http.json_body import JsonBody
-from mq.http.render import Part
+from mq.forms.json_form import JsonBody
+from mq.forms.render import Part
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.credit import MOST_CREDIT, Credit
 from mq.http.sockets.requests import Id

@@ -8,8 +8,8 @@ import orjson
 from filer.errors import InvalidInput
 from filer.keys import check_name
 from mq.base.errors import Conflict, NotFound
+from mq.forms.json_form import checked_body
 from mq.http.consuming.group_router import GroupRouter
-from mq.http.json_body import checked_body
 from mq.http.reply import cut_off
 from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import problem_document

@@ -6,9 +6,9 @@ from typing import Any
 from filer.errors import UnreadableObject
 from filer.topic.positions import Positions, to_marker
 from mq.base.errors import Draining, PositionTooOld, ReadsFull
-from mq.http.answers import copied, rendered
-from mq.http.arrow_stream import arrow_page
-from mq.http.render import json_page
+from mq.forms.arrow_stream import arrow_page
+from mq.forms.render import json_page
+from mq.forms.rendering import copied, rendered
 from mq.http.sockets.requests import Id
 from mq.http.sockets.subscription import IDLE_SECONDS, PAGE_BYTES, PAGE_ROWS, Outlet, SubscribeBody, Subscription
 from mq.http.start import check_positions, start_positions

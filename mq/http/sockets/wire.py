@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from starlette.types import Scope
 
-from mq.http.render import Part
+from mq.forms.render import Part
 
 OPENS = "braidmq.opens"
 """In the message that starts an answer: the connection becomes a WebSocket with it."""

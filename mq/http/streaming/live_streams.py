@@ -11,8 +11,8 @@ from typing import NamedTuple
 from filer.errors import BraidError
 from filer.topic.positions import Positions, to_marker
 from mq.broker import Broker
+from mq.forms.render import Part
 from mq.http.chunks import Chunks, framed
-from mq.http.render import Part
 from mq.http.streaming.stream_page import StreamPage
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, Place, StreamPages
 from mq.limits.turns import ASKER

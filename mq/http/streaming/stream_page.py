@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from filer.errors import UnreadableObject
 from filer.topic.positions import Positions, to_marker
-from mq.http.large_values import Aside
-from mq.http.render import MessageRenderer, Part, Written
-from mq.http.stream_forms import StreamForm
+from mq.forms.large_values import Aside
+from mq.forms.render import MessageRenderer, Part, Written
+from mq.forms.stream_forms import StreamForm
 from mq.limits.read_budget import ReadLease
 from mq.limits.steps import Steps
 from mq.topic.run import Run

@@ -7,8 +7,8 @@ from weakref import WeakValueDictionary
 
 from filer.topic.positions import Positions
 from mq.broker import Broker
+from mq.forms.stream_forms import StreamForm
 from mq.http.start import check_positions
-from mq.http.stream_forms import StreamForm
 from mq.http.streaming.stream_page import Counted, StreamPage, rendered_runs
 from mq.limits.steps import begun_at_once, in_turns
 from mq.topic.topic_reader import TopicReader

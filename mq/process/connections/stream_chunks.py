@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mq.http.render import Part
+from mq.forms.render import Part
 
 
 class StreamChunks:

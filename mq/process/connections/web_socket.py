@@ -22,8 +22,8 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from filer import request_ids
+from mq.forms.render import Part
 from mq.http.problems import Problem
-from mq.http.render import Part
 from mq.http.sockets.wire import POLICY_VIOLATION, SUBPROTOCOL, TRY_AGAIN, Message
 from mq.process.connections.limits import LEAST_CHUNK_BYTES, MOST_SMALL_CHUNKS
 from mq.process.connections.refusals import ANSWER_LATE, BODY_LATE, CROWDED, FRAMING, Refusal

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from filer.stores.memory_store import MemoryStore
+from mq.forms.formats import ARROW, NDJSON, SSE
 from mq.http.endpoints.subscribe import LARGEST_PAGE_BYTES
-from mq.http.formats import ARROW, NDJSON, SSE
 from mq.http.pieces import PIECE_BYTES
 from mq.limits import read_budget
 from tests.support.broker.http_broker import HttpBroker, http_broker

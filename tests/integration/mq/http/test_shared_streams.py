@@ -16,8 +16,8 @@ from filer.stores.memory_store import MemoryStore
 from filer.topic.positions import from_marker
 from filer.topic.topic_state import TopicState
 from mq.base.errors import Unauthenticated
-from mq.http.render import Part
-from mq.http.stream_forms import NdjsonForm
+from mq.forms.render import Part
+from mq.forms.stream_forms import NdjsonForm
 from mq.http.streaming import stream_pages
 from mq.http.streaming.live_streams import LONGEST_REST_SECONDS, LiveStreams
 from mq.http.streaming.stream_page import StreamPage

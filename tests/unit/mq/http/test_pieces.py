@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from mq.forms.render import Part
 from mq.http.pieces import MOST_PARTS, PIECE_BYTES, pieces, pieces_together
-from mq.http.render import Part
 
 KIB = 1024
 

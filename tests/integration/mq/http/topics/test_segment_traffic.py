@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from filer.stores.memory_store import MemoryStore
-from mq.http.formats import ARROW
+from mq.forms.formats import ARROW
 from tests.support.broker.http_broker import HttpBroker, http_broker
 
 T = "/v1/topics/t"

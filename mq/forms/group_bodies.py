@@ -13,10 +13,10 @@ from filer.topic.positions import MARKER_MAX_CHARS
 from groups.claim_tokens import MOST_SCATTERED_CHARS, ClaimedRange, ClaimTokens
 from groups.offset_set import OffsetSet
 from groups.settings import MOST_LEASE_SECONDS
+from mq.forms.json_form import JsonBody
 from mq.groups.group_view import MOST_SHOWN
 from mq.groups.redriver import MOST_LETTERS
 from mq.groups.to_decide import ToDecide
-from mq.http.json_body import JsonBody
 from mq.limits.steps import STEP_ROWS, Steps
 
 MOST_CLAIMED, MOST_DECIDED = 10_000, 10_000

@@ -15,7 +15,7 @@ from filer.format.schema import TOPIC_FIELD, MessageSchema
 from filer.json_texts import MOST_PARSED_BYTES, parsed_bytes
 from filer.times import rfc3339_texts
 from filer.topic.topic_schema import schema_of
-from mq.http.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
+from mq.forms.large_values import LARGE_BYTES, Aside, InPlace, LargeTexts
 from mq.limits.steps import STEP_BYTES, STEP_ROWS, Steps
 from mq.topic.run import Run
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from filer.errors import InvalidInput
 from mq.base.errors import Malformed
-from mq.http.consuming.group_bodies import AckBody, HeartbeatBody
-from mq.http.json_body import body_in_steps
-from mq.http.shallow_json import MOST_ENTRY_BYTES, WHOLE_BYTES, object_in_steps
+from mq.forms.group_bodies import AckBody, HeartbeatBody
+from mq.forms.json_form import body_in_steps
+from mq.forms.shallow_json import MOST_ENTRY_BYTES, WHOLE_BYTES, object_in_steps
 from mq.limits.steps import STEP_ROWS, at_once
 
 MOST = 10_000

@@ -10,7 +10,7 @@ import pytest
 from filer.format.schema import MessageSchema
 from filer.times import EARLIEST_US, rfc3339
 from filer.topic.topic_config import TopicConfig
-from mq.http.render import json_page, ndjson_page
+from mq.forms.render import json_page, ndjson_page
 from mq.limits.steps import Steps
 from mq.topic.run import Run
 

@@ -9,8 +9,8 @@ import pytest
 
 from filer.format.schema import MessageSchema
 from filer.topic.topic_config import TopicConfig
-from mq.http.arrow_stream import JOINED_BYTES, SHORT_BYTES, arrow_page
-from mq.http.render import Part
+from mq.forms.arrow_stream import JOINED_BYTES, SHORT_BYTES, arrow_page
+from mq.forms.render import Part
 from mq.topic.run import Run
 
 STATE: Any = SimpleNamespace(topic="t", config=TopicConfig(), segments=(), group=None)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from filer.topic.topic_schema import schema_of
-from mq.http.render import Part
+from mq.forms.render import Part
 from mq.limits.steps import Steps
 from mq.topic.run import Run
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from filer.errors import InvalidInput
-from mq.http.consuming import group_bodies
-from mq.http.consuming.group_bodies import (
+from mq.forms import group_bodies
+from mq.forms.group_bodies import (
     AckBody,
     ClaimBody,
     CommitBody,
@@ -15,7 +15,7 @@ from mq.http.consuming.group_bodies import (
     RedriveBody,
     ReleaseBody,
 )
-from mq.http.json_body import JsonBody, checked_body
+from mq.forms.json_form import JsonBody, checked_body
 
 BODIES: list[type[JsonBody]] = [
     each for each in vars(group_bodies).values() if isinstance(each, type) and JsonBody in each.__mro__[1:]

@@ -14,13 +14,13 @@ from filer.topic.topic_state import TopicState
 from mq.bodies.arrow_body import decode_arrow
 from mq.bodies.json_body import decode_json, decode_ndjson
 from mq.bodies.rows import Rows
-from mq.http.arrow_stream import arrow_page
-from mq.http.render import Part, json_page, ndjson_page
-from mq.http.reply import JSON
-from mq.http.stream_forms import NdjsonForm, SseForm, StreamForm
+from mq.forms.arrow_stream import arrow_page
+from mq.forms.render import Part, json_page, ndjson_page
+from mq.forms.stream_forms import NdjsonForm, SseForm, StreamForm
 from mq.limits.steps import Steps
 from mq.topic.run import Run
 
+JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"

@@ -7,8 +7,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from mq.http.large_values import LARGE_BYTES, Aside, InPlace
-from mq.http.render import values_of
+from mq.forms.large_values import LARGE_BYTES, Aside, InPlace
+from mq.forms.render import values_of
 from mq.limits.steps import at_once as finish
 
 TEXTS = ["x", "é", "日", "😀", '\x00\n"\\', "a😀", "日é"]
