@@ -2,6 +2,7 @@
 
 BraidError
 ├── PublishIncomplete      some messages of a request were stored, others were not
+├── PeerProblem            what another broker has answered to a client's request
 ├── Repeatable             another error, of a request that may safely be repeated
 ├── StoreTimeout           the store did not take messages in time: an OutcomeUnknown
 ├── FrontStoreFull         no room for more messages until the store has caught up
@@ -41,10 +42,11 @@ BraidError
     └── PeerUnproven       an answer that no broker of the cluster has signed
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import Any
 
-from filer.errors import BraidError, InvalidInput, OutcomeUnknown, Remedy
+from filer.errors import BraidError, InvalidInput, OutcomeUnknown, Remedy, StoreError
 from filer.format.requests import Position
 from filer.topic.positions import PositionExpired
 
@@ -63,6 +65,22 @@ class Repeatable(BraidError):
     def __init__(self, cause: BraidError) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+def repeatable(error: BraidError) -> BraidError:
+    """The error of a request that may be sent again, since it publishes nothing, even after a failure of the store.
+
+    An object that is gone or damaged on the store is no such failure.
+    """
+    return Repeatable(error) if isinstance(error, StoreError) else error
+
+
+class PeerProblem(BraidError):
+    """The problem that another broker has answered to a client's request: the client gets that document."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        super().__init__(str(document.get("detail")))
+        self.document = document
 
 
 class StoreTimeout(OutcomeUnknown):

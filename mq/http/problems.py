@@ -1,6 +1,6 @@
 """Errors as `application/problem+json` (RFC 9457). Their types stay the same from version to version."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,7 +8,6 @@ import orjson
 
 from filer import errors as filer_errors
 from filer import request_ids
-from filer.errors import BraidError
 from filer.topic.positions import PositionExpired
 from mq.base import errors
 from mq.http.remedies import detail_of, extension_of
@@ -16,6 +15,7 @@ from mq.http.remedies import detail_of, extension_of
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
 UNAUTHENTICATED = 401
+_URN = "urn:braidmq:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,22 @@ class Problem:
     extras: dict[str, Any] = field(default_factory=dict)
     retry_after_seconds: int = RETRY_AFTER_SECONDS
 
-    def body(self) -> bytes:
-        """The JSON document. It names the request that is being served."""
+    def document(self) -> dict[str, Any]:
+        """The content of the JSON document. It names the request that is being served."""
         request_id = request_ids.current()
-        return orjson.dumps(
-            {
-                "type": f"urn:braidmq:{self.slug}",
-                "title": self.title,
-                "status": self.status,
-                "detail": self.detail,
-                "retryable": self.retryable,
-                **({} if request_id is None else {"request_id": request_id}),
-                **self.extras,
-            }
-        )
+        return {
+            "type": f"{_URN}{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "retryable": self.retryable,
+            **({} if request_id is None else {"request_id": request_id}),
+            **self.extras,
+        }
+
+    def body(self) -> bytes:
+        """The JSON document."""
+        return orjson.dumps(self.document())
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Response headers, without the length."""
@@ -122,6 +124,8 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, errors.Conflict):
         title = "The request conflicts with the current state"
         return Problem(error.kind, title, 409, detail_of(error), extras=_extras(error))
+    if isinstance(error, errors.PeerProblem):
+        return _passed_on(error.document)
     if isinstance(error, errors.Repeatable):
         return replace(problem_of(error.cause), retryable=True)
     for kind, slug, title, status, retryable in _KINDS:
@@ -131,12 +135,12 @@ def problem_of(error: Exception) -> Problem:
     return Problem("internal", "Something went wrong in the broker", 500, "see the broker's log")
 
 
-def repeatable(error: BraidError) -> BraidError:
-    """The error of a request that may be sent again, since it publishes nothing, even after a failure of the store.
-
-    An object that is gone or damaged on the store is no such failure.
-    """
-    return errors.Repeatable(error) if isinstance(error, filer_errors.StoreError) else error
+def _passed_on(document: Mapping[str, Any]) -> Problem:
+    """The problem of another broker, as it is."""
+    known = ("type", "title", "status", "detail", "retryable", "request_id")
+    extras = {name: value for name, value in document.items() if name not in known}
+    slug, title, detail = (str(document[name]) for name in ("type", "title", "detail"))
+    return Problem(slug.removeprefix(_URN), title, document["status"], detail, document["retryable"], extras)
 
 
 def _extras(error: Exception) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from filer import keys
 from filer.errors import BraidError, DataMissing, UnreadableObject
 from filer.event_log import EventLog
-from mq.base.errors import Draining
+from mq.base.errors import Draining, PeerProblem
 from mq.bodies.intake import ClientGone
 from mq.forms.formats import JSON
 from mq.forms.render import Part
@@ -101,6 +101,8 @@ def cut_off() -> Problem:
 def logged_problem(error: Exception, method: str, path: str) -> Problem:
     """The problem that answers that error. Logs unforeseen errors and unreadable objects."""
     problem = problem_of(error)
+    if isinstance(error, PeerProblem):
+        return problem  # that broker has logged it
     if problem.status == 500:
         _log.error("request_failed", method=method, path=path, error=error, traceback_of=error)
     elif isinstance(error, UnreadableObject):

@@ -8,7 +8,7 @@ from filer.errors import InvalidInput
 from mq.peers.answer_forms import AnswerForm
 from mq.peers.transport import PeerAnswer
 
-_STATUS = "braid-answer-status"
+_STATUS, _MESSAGES = "braid-answer-status", "braid-messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,15 @@ class GroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupReply:
-    """The answer to the client, which may be a problem."""
+    """The answer to the client, which may be a problem.
+
+    `messages` is the number of claimed messages. Brokers of earlier versions do not send it.
+    """
 
     status: int
     media_type: str
     body: bytes
+    messages: int | None = None
 
 
 def pack_group_call(call: GroupRequest) -> bytes:
@@ -53,11 +57,14 @@ def unpack_group_call(data: bytes) -> GroupRequest:
 
 
 def _pack(reply: GroupReply) -> PeerAnswer:
-    return PeerAnswer(200, {"content-type": reply.media_type, _STATUS: str(reply.status)}, reply.body)
+    count = {} if reply.messages is None else {_MESSAGES: str(reply.messages)}
+    return PeerAnswer(200, {"content-type": reply.media_type, _STATUS: str(reply.status), **count}, reply.body)
 
 
 def _unpack(answer: PeerAnswer) -> GroupReply:
-    return GroupReply(int(answer.headers[_STATUS]), answer.headers["content-type"], answer.body)
+    count = answer.headers.get(_MESSAGES)
+    messages = None if count is None else int(count)
+    return GroupReply(int(answer.headers[_STATUS]), answer.headers["content-type"], answer.body, messages)
 
 
 GROUP_REPLY = AnswerForm(_pack, _unpack)

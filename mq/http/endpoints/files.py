@@ -21,7 +21,7 @@ from mq.http.principals import presigned_seconds
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.routes import FILES, SEGMENT_FILES, UPKEEP
-from mq.http.start import check_offset, start_positions
+from mq.service.start import check_offset, start_positions
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_view import TopicView
 

@@ -1,9 +1,8 @@
 """Consumer groups: create, configure, describe, delete; claim messages, ack, release and extend them."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
@@ -17,22 +16,21 @@ from mq.forms.group_bodies import (
     AckBody,
     ClaimBody,
     ExtensionBody,
+    MessagesBody,
     RedriveBody,
     ReleaseBody,
     ResetBody,
 )
 from mq.forms.json_form import JsonBody, checked_body
-from mq.forms.shallow_json import object_of
 from mq.groups.group_view import MOST_SHOWN
 from mq.http.answers import MIB, negotiate
-from mq.http.consuming.group_answer import response_of
-from mq.http.consuming.group_router import GroupRouter
-from mq.http.consuming.hidden_letters import dead_letter_topic, without_hidden_letters
-from mq.http.json_body import body_schema, read_body
+from mq.http.document_response import document_response, done
+from mq.http.hidden_letters import dead_letter_topic, without_hidden_letters
+from mq.http.json_body import body_schema, parse_body, parse_object
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.principals import check_members, principal_of
-from mq.http.reply import json_response
+from mq.http.reply import PageResponse, json_response
 from mq.http.routers import Router, new_router
 from mq.http.routes import (
     ACK,
@@ -50,12 +48,14 @@ from mq.http.routes import (
     match_of,
 )
 from mq.http.until_gone import NOBODY_READS, until_gone
-from mq.limits.read_budget import ReadLease
-from mq.peers.group_call import GroupRequest
 from mq.security.caller import credential_of
 from mq.security.principal import Principal
+from mq.service.groups import operations
+from mq.service.groups.answers import Document
+from mq.service.groups.group_service import GroupService
+from mq.service.groups.operations import SETTINGS_EXAMPLE, Operation
 
-_DESCRIBING = ("put", "describe", "reset")
+Q = TypeVar("Q")
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]
 _SETTINGS = {"requestBody": {"content": {JSON: {"schema": {"type": "object"}}}}}
 
@@ -70,40 +70,46 @@ def groups_router(broker: Broker) -> APIRouter:
 
 
 class _Groups:
-    """Turns requests into calls of the coordinators of groups, and their answers into responses."""
+    """Turns requests into requests of the service, and its answers into responses."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker, self.router = broker, GroupRouter(broker)
+        self.broker, self.service = broker, GroupService(broker)
 
-    async def manage(self, request: Request, topic: str, group: str, operation: str) -> Response:
-        """Describe or change a group."""
-        body = await read_body(request)
-        named = dead_letter_topic(body) if operation == "put" else None
-        if named not in (None, topic, default_dead_letter_topic(topic)):
-            # The brokers would publish there for any client that may manage this group.
-            principal_of(request).require("publish", named)
-        with self._lease() as lease:
-            answer = await self.router.serve(GroupRequest(topic, group, operation, body), lease)
-            if operation in _DESCRIBING:
-                answer = without_hidden_letters(answer, topic, principal_of(request))
-            return response_of(answer, lease)
+    async def answered(self, operation: Operation[Q, Document], topic: str, group: str, body: Q) -> Response:
+        """The response with the document that answers a request."""
+        with self.broker.read_budget.lease() as lease:
+            return document_response(await self.service.ask(operation, topic, group, body, lease), lease)
 
-    async def decide(self, request: Request, topic: str, group: str, operation: str) -> Response:
+    async def described(
+        self, principal: Principal, operation: Operation[Q, Document], topic: str, group: str, body: Q
+    ) -> Response:
+        """As `answered`, for a document that describes the group."""
+        with self.broker.read_budget.lease() as lease:
+            answer = await self.service.ask(operation, topic, group, body, lease)
+            return document_response(without_hidden_letters(answer, topic, principal), lease)
+
+    async def delete(self, topic: str, group: str) -> Response:
+        """Delete a group."""
+        with self.broker.read_budget.lease() as lease:
+            await self.service.ask(operations.DELETE, topic, group, None, lease)
+            return done(lease)
+
+    async def decide(self, request: Request, operation: Operation[bytes, Document], topic: str, group: str) -> Response:
         """Ack, release or extend messages."""
         async with large_body(self.broker, request, BODY_BYTES) as body:
-            with self._lease() as lease:
-                return response_of(await self.router.serve(GroupRequest(topic, group, operation, body), lease), lease)
+            return await self.answered(operation, topic, group, body)
 
-    async def claim(self, request: Request, claiming: GroupRequest, wait_seconds: float) -> Response:
+    async def claim(self, request: Request, topic: str, group: str, body: ClaimBody) -> Response:
         """Claim messages. If the consumer goes away meanwhile, its messages are for others."""
-        with self._lease() as lease:
-            lease.turns = self.broker.turns.streams if wait_seconds else self.broker.turns.others
-            work = self.router.serve(claiming, lease, wait_seconds=wait_seconds)
+        accept = negotiate(request, _OFFERED).media_type
+        with self.broker.read_budget.lease() as lease:
+            work = self.service.ask(operations.CLAIM, topic, group, body, lease, accept=accept)
             standings, need = self.broker.access.standings, match_of(request.scope).need
             try:
                 with standings.of(credential_of(request.scope), need) as standing:
                     over = None if standing is None else standing.over
-                    return response_of(await until_gone(request.receive, work, over=over), lease)
+                    claimed = await until_gone(request.receive, work, over=over)
+                    return PageResponse(claimed.parts, {}, claimed.media_type, lease)
             except ClientGone:
                 lease.close()
                 return Response(status_code=NOBODY_READS)
@@ -111,20 +117,9 @@ class _Groups:
     async def seen_by(self, principal: Principal, topic: str) -> Sequence[tuple[str, str]]:
         """The groups of a topic that a principal may observe, each with its mode, in order."""
         with self.broker.read_budget.lease() as lease:
-            found = await self.router.list(topic, lease)
+            found = await self.service.list(topic, lease)
             lease.close()
         return [each for each in found if principal.grants.allow("observe", topic, each[0])]
-
-    async def look(self, asked: GroupRequest) -> Response:
-        """Look at messages of a group."""
-        with self.broker.read_budget.lease() as lease:
-            return response_of(await self.router.serve(asked, lease), lease)
-
-    def _lease(self) -> ReadLease:
-        """Room for an answer. Readers of pages wait for each other, and not for consumers."""
-        lease = self.broker.read_budget.lease()
-        lease.turns = self.broker.turns.others
-        return lease
 
 
 def _add_claims(router: Router, groups: _Groups) -> None:
@@ -133,20 +128,18 @@ def _add_claims(router: Router, groups: _Groups) -> None:
     @router.serves(CLAIM, openapi_extra=body_schema(ClaimBody, required=False))
     async def claim(request: Request, topic: str, group: str) -> Response:
         """Claim messages: no other consumer gets them while the lease runs. Creates a group that does not exist."""
-        body = await read_body(request)
-        wait_seconds = checked_body(object_of(body or b"{}", ClaimBody.EXAMPLE), ClaimBody).wait
-        claiming = GroupRequest(topic, group, "claims", body, negotiate(request, _OFFERED).media_type)
-        async with waiting(request.scope, wait_seconds, groups.broker.clock):
-            return await groups.claim(request, claiming, wait_seconds)
+        body = await parse_body(request, ClaimBody, empty=b"{}")
+        async with waiting(request.scope, body.wait, groups.broker.clock):
+            return await groups.claim(request, topic, group, body)
 
-    def add(route: Route, operation: str, model: type[JsonBody], what: str) -> None:
-        @router.serves(route, openapi_extra=body_schema(model), name=operation, description=what)
+    def add(route: Route, operation: Operation[bytes, Document], model: type[JsonBody], what: str) -> None:
+        @router.serves(route, openapi_extra=body_schema(model), name=operation.name, description=what)
         async def decide(request: Request, topic: str, group: str) -> Response:
-            return await groups.decide(request, topic, group, operation)
+            return await groups.decide(request, operation, topic, group)
 
-    add(ACK, "acks", AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
-    add(RELEASE, "releases", ReleaseBody, "Give messages back, after a delay, or as dead letters.")
-    add(EXTEND, "extensions", ExtensionBody, "Have leases run longer.")
+    add(ACK, operations.ACK, AckBody, "Ack messages: they are done. A repeated ack is answered as the first time.")
+    add(RELEASE, operations.RELEASE, ReleaseBody, "Give messages back, after a delay, or as dead letters.")
+    add(EXTEND, operations.EXTEND, ExtensionBody, "Have leases run longer.")
 
 
 def _add_management(router: Router, groups: _Groups) -> None:
@@ -155,22 +148,28 @@ def _add_management(router: Router, groups: _Groups) -> None:
     @router.serves(PUT_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_SETTINGS)
     async def put_group(request: Request, topic: str, group: str) -> Response:
         """Create a group (201), or change its settings (200). `from` counts only when it is created."""
-        return await groups.manage(request, topic, group, "put")
+        settings, principal = await parse_object(request, SETTINGS_EXAMPLE, empty=b"{}"), principal_of(request)
+        named = dead_letter_topic(settings)
+        if named not in (None, topic, default_dead_letter_topic(topic)):
+            # The brokers would publish there for any client that may manage this group.
+            principal.require("publish", named)
+        return await groups.described(principal, operations.PUT, topic, group, settings)
 
     @router.serves(GET_GROUP)
     async def get_group(request: Request, topic: str, group: str) -> Response:
         """Describe a group: its settings, its lag, and how many messages are in flight."""
-        return await groups.manage(request, topic, group, "describe")
+        return await groups.described(principal_of(request), operations.DESCRIBE, topic, group, None)
 
     @router.serves(DELETE_GROUP, status_code=204)
-    async def delete_group(request: Request, topic: str, group: str) -> Response:
+    async def delete_group(topic: str, group: str) -> Response:
         """Delete a group. Its messages stay in their topic."""
-        return await groups.manage(request, topic, group, "delete")
+        return await groups.delete(topic, group)
 
     @router.serves(RESET, openapi_extra=body_schema(ResetBody))
     async def reset(request: Request, topic: str, group: str) -> Response:
         """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
-        return await groups.manage(request, topic, group, "reset")
+        body = await parse_body(request, ResetBody, empty=b"{}")
+        return await groups.described(principal_of(request), operations.RESET, topic, group, body)
 
     @router.serves(REDRIVE, openapi_extra=body_schema(RedriveBody, required=False))
     async def redrive(request: Request, topic: str, group: str) -> Response:
@@ -178,7 +177,8 @@ def _add_management(router: Router, groups: _Groups) -> None:
         principal = principal_of(request)
         principal.require("publish", topic)
         await check_members(groups.broker, principal, topic, "publish")
-        return await groups.manage(request, topic, group, "redrive")
+        body = await parse_body(request, RedriveBody, empty=b"{}")
+        return await groups.answered(operations.REDRIVE, topic, group, body)
 
 
 def _add_lists(router: Router, groups: _Groups) -> None:
@@ -213,4 +213,4 @@ def _add_lists(router: Router, groups: _Groups) -> None:
     ) -> Response:
         """Look at a group's messages without claiming any: what waits, what consumers have, or dead letters."""
         given = {"state": state, "limit": limit, "max_bytes": max_bytes} | ({} if after is None else {"after": after})
-        return await groups.look(GroupRequest(topic, group, "messages", orjson.dumps(given)))
+        return await groups.answered(operations.LOOK, topic, group, checked_body(given, MessagesBody))

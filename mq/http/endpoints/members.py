@@ -2,59 +2,52 @@
 
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
-from mq.forms.group_bodies import BODY_BYTES, MOST_DECIDED, CommitBody, HeartbeatBody, JoinBody
-from mq.forms.json_form import checked_in_steps
+from mq.forms.group_bodies import BODY_BYTES, MOST_DECIDED, CommitBody, HeartbeatBody, JoinBody, LeaveBody
+from mq.forms.json_form import checked_body, checked_in_steps
 from mq.forms.shallow_json import object_in_steps
-from mq.http.consuming.group_answer import response_of
-from mq.http.consuming.group_router import GroupRouter
-from mq.http.json_body import body_schema, read_body
+from mq.http.document_response import document_response, done
+from mq.http.json_body import body_schema, parse_body
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.routers import new_router
 from mq.http.routes import COMMIT, HEARTBEAT, JOIN, LEAVE
 from mq.http.until_gone import NOBODY_READS, until_gone
 from mq.limits.steps import Steps, in_turns
-from mq.peers.group_call import GroupRequest
+from mq.service.groups import operations
+from mq.service.groups.group_service import GroupService
 
 
 def members_router(broker: Broker) -> APIRouter:
     """The endpoints of members of stream groups."""
-    router, groups = new_router("groups"), GroupRouter(broker)
-
-    async def serve(topic: str, group: str, operation: str, body: bytes) -> Response:
-        with broker.read_budget.lease() as lease:
-            lease.turns = broker.turns.others
-            return response_of(await groups.serve(GroupRequest(topic, group, operation, body), lease), lease)
+    router, groups = new_router("groups"), GroupService(broker)
 
     @router.serves(JOIN, status_code=201, openapi_extra=body_schema(JoinBody, required=False))
     async def join(request: Request, topic: str, group: str) -> Response:
         """Join a stream group, or start again under a name. A group that is not there is made."""
-        return await serve(topic, group, "members", await read_body(request))
+        body = await parse_body(request, JoinBody, empty=b"{}")
+        with broker.read_budget.lease() as lease:
+            return document_response(await groups.ask(operations.JOIN, topic, group, body, lease), lease)
 
     @router.serves(HEARTBEAT, openapi_extra=_without_member(body_schema(HeartbeatBody)))
     async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
         """Keep a session up: name the segments that are let go, and get those to read and those to let go."""
-        async with large_body(broker, request, BODY_BYTES) as body:
+        async with large_body(broker, request, BODY_BYTES) as text:
             # It waits for long, and a long list of segments is a short text by then.
-            told = await in_turns(_heartbeat(body, member_id), broker.turns.others)
-        beat = GroupRequest(topic, group, "heartbeats", told.model_dump_json(exclude_unset=True).encode())
-        async with waiting(request.scope, told.wait, broker.clock):
-            return await beaten(request, beat, told.wait)
+            body = await in_turns(_heartbeat(text, member_id), broker.turns.others)
+        async with waiting(request.scope, body.wait, broker.clock):
+            return await beaten(request, topic, group, body)
 
-    async def beaten(request: Request, beat: GroupRequest, wait_seconds: float) -> Response:
+    async def beaten(request: Request, topic: str, group: str, body: HeartbeatBody) -> Response:
         with broker.read_budget.lease() as lease:
-            if wait_seconds:
-                lease.turns = broker.turns.streams
             # The last heartbeat of a member that has gone away does not keep it in the group.
-            work = groups.serve(beat, lease, wait_seconds=wait_seconds)
+            work = groups.ask(operations.HEARTBEAT, topic, group, body, lease)
             try:
-                return response_of(await until_gone(request.receive, work), lease)
+                return document_response(await until_gone(request.receive, work), lease)
             except ClientGone:
                 lease.close()
                 return Response(status_code=NOBODY_READS)
@@ -64,14 +57,17 @@ def members_router(broker: Broker) -> APIRouter:
         topic: str, group: str, member_id: str, member_epoch: Annotated[int | None, Query(ge=1, le=2**62)] = None
     ) -> Response:
         """Leave a group: its segments are free at once. Without the epoch, whichever start of the member there is."""
-        told = {"member_id": member_id, "member_epoch": member_epoch}
-        return await serve(topic, group, "leave", orjson.dumps(told))
+        body = checked_body({"member_id": member_id, "member_epoch": member_epoch}, LeaveBody)
+        with broker.read_budget.lease() as lease:
+            await groups.ask(operations.LEAVE, topic, group, body, lease)
+            return done(lease)
 
     @router.serves(COMMIT, openapi_extra=body_schema(CommitBody))
     async def commit(request: Request, topic: str, group: str) -> Response:
         """Commit positions: everything below them is done. Answered when that is stored."""
         async with large_body(broker, request, BODY_BYTES) as body:
-            return await serve(topic, group, "commits", body)
+            with broker.read_budget.lease() as lease:
+                return document_response(await groups.ask(operations.COMMIT, topic, group, body, lease), lease)
 
     return router
 

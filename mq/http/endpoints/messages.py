@@ -27,8 +27,8 @@ from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import PacedStream, PageResponse
 from mq.http.routers import new_router
 from mq.http.routes import BROWSE, GET_MESSAGE, GET_PAYLOAD, READ_SEGMENT
-from mq.http.start import check_offset, check_positions, start_positions
 from mq.limits.read_budget import ReadLease
+from mq.service.start import check_offset, check_positions, start_positions
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_view import TopicView

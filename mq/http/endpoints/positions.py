@@ -10,7 +10,7 @@ from mq.broker import Broker
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.routes import POSITIONS
-from mq.http.start import start_positions
+from mq.service.start import start_positions
 
 
 def positions_router(broker: Broker) -> APIRouter:

@@ -27,13 +27,13 @@ from mq.http.ended_permissions import record_end
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.routes import SUBSCRIBE, match_of
-from mq.http.start import start_positions
 from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.live_streams import KEEPALIVE_SECONDS, LiveStreams
 from mq.http.streaming.stream_end import StreamEnd, end_of
 from mq.http.streaming.stream_pages import LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES, Place, StreamPages
 from mq.security.caller import credential_of
 from mq.security.standing import Over, is_over
+from mq.service.start import start_positions
 from mq.topic.topic_view import TopicView
 
 BUFFERED_BYTES = 1024 * 1024

@@ -15,13 +15,14 @@ from filer.keys import is_internal
 from filer.times import rfc3339
 from filer.topic.topic_state import Segment, TopicState
 from mq.administration.topic_administration import Put
+from mq.base.errors import repeatable
 from mq.broker import Broker
 from mq.forms.formats import JSON
 from mq.forms.shallow_json import object_of
 from mq.http.endpoints.payload_upload import chunks_of
 from mq.http.json_body import gathered, read_body
 from mq.http.principals import principal_of
-from mq.http.problems import problem_of, repeatable
+from mq.http.problems import problem_of
 from mq.http.reply import Reply, json_response
 from mq.http.routers import new_router
 from mq.http.routes import DELETE_TOPIC, GET_ROUTE, GET_TOPIC, LIST_TOPICS, PUT_TOPIC

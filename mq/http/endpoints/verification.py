@@ -17,10 +17,10 @@ from fastapi.responses import Response, StreamingResponse
 from filer.errors import BraidError
 from filer.keys import check_name
 from filer.verification.verdict import Condition, Verdict
-from mq.base.errors import Draining
+from mq.base.errors import Draining, repeatable
 from mq.broker import Broker
 from mq.http.principals import check_members, principal_of
-from mq.http.problems import problem_of, repeatable
+from mq.http.problems import problem_of
 from mq.http.reply import PacedStream
 from mq.http.routers import new_router
 from mq.http.routes import VERIFY_CLUSTER, VERIFY_TOPIC

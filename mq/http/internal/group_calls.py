@@ -1,18 +1,23 @@
 """Calls to the coordinator of a consumer group."""
 
+from typing import Any
+
 from starlette.types import Receive
 
 from filer.errors import BraidError, SegmentMoved
-from mq.base.errors import Draining
+from mq.base.errors import Draining, NotFound, repeatable
 from mq.bodies.intake import Intake
 from mq.broker import Broker
 from mq.forms.group_bodies import BODY_BYTES
-from mq.http.consuming.group_desk import GroupDesk
-from mq.http.problems import MEDIA_TYPE, problem_of, repeatable
+from mq.groups.segment_groups import SegmentGroups
+from mq.http.problems import MEDIA_TYPE, problem_of
 from mq.http.until_gone import until_gone
+from mq.limits.read_budget import ReadLease
 from mq.peers.calls import Call, ToGroups
-from mq.peers.group_call import GroupReply, unpack_group_call
+from mq.peers.group_call import GroupReply, GroupRequest, unpack_group_call
 from mq.peers.transport import PeerAnswer
+from mq.service.groups.group_desk import GroupDesk
+from mq.service.groups.operations import OPERATIONS, Asked, Operation
 
 _HEAD_BYTES = 4096
 
@@ -35,8 +40,7 @@ class GroupCalls:
         groups = await broker.groups.own(asked.segment, asked.version)
         with broker.read_budget.lease() as lease:
             try:
-                answer = await until_gone(receive, self._desk.serve(groups, request, lease))
-                reply = GroupReply(answer.status, answer.media_type, b"".join(answer.parts))
+                reply = await until_gone(receive, self._serve(groups, request, lease))
             except (SegmentMoved, Draining):
                 raise
             except BraidError as error:
@@ -44,3 +48,11 @@ class GroupCalls:
                 reply = GroupReply(problem.status, MEDIA_TYPE, problem.body())
             lease.close()
         return call.pack(reply)
+
+    async def _serve(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupReply:
+        operation: Operation[Any, Any] | None = OPERATIONS.get(request.operation)
+        if operation is None:
+            raise NotFound("path", f"groups know no {request.operation!r}")
+        body = await operation.body.read(request.body, lease, self._broker.decisions)
+        asked = Asked(request.topic, request.group, body, request.accept, request.principal)
+        return operation.reply.write(await self._desk.serve(groups, operation, asked, lease))

@@ -4,9 +4,15 @@ from mq.http import routes
 from mq.http.routes import RouteMatch
 from mq.http.sockets.requests import ACK, COMMIT, CREDIT, EXTEND, LET_GO, RELEASE, UNSUBSCRIBE
 from mq.http.sockets.subscription import SubscribeBody
+from mq.service.groups import operations
 
-OPERATIONS = {ACK: "acks", RELEASE: "releases", EXTEND: "extensions", COMMIT: "commits"}
-"""The operations on a group, by HTTP's names for them."""
+OPERATIONS = {
+    ACK: operations.ACK,
+    RELEASE: operations.RELEASE,
+    EXTEND: operations.EXTEND,
+    COMMIT: operations.COMMIT,
+}
+"""The operations on a group."""
 OF_SUBSCRIPTIONS = (UNSUBSCRIBE, CREDIT, LET_GO)
 """They change a subscription of this socket, which goes on only while it is allowed."""
 _DECIDING = {ACK: routes.ACK, RELEASE: routes.RELEASE, EXTEND: routes.EXTEND, COMMIT: routes.COMMIT}

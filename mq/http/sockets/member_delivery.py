@@ -3,21 +3,18 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
+from typing import Any, TypeVar
 
 from filer.errors import BraidError, InvalidInput, UnreadableObject
 from mq.base.end_tasks import end_tasks
 from mq.base.errors import OwnerSilent, ReadsFull
 from mq.forms.arrow_stream import arrow_page
-from mq.forms.group_bodies import LetGoBody
+from mq.forms.group_bodies import HeartbeatBody, Held, JoinBody, LeaveBody, LetGoBody
 from mq.forms.json_form import checked_body
 from mq.forms.render import json_page
 from mq.forms.rendering import copied, rendered
-from mq.http.consuming.group_router import GroupRouter
 from mq.http.routes import SOCKET
-from mq.http.sockets.group_calls import asked_of_group, pause_after, problem_document
+from mq.http.sockets.group_calls import pause_after, problem_document
 from mq.http.sockets.requests import Id
 from mq.http.sockets.subscription import (
     IDLE_SECONDS,
@@ -27,10 +24,13 @@ from mq.http.sockets.subscription import (
     SubscribeBody,
     Subscription,
 )
-from mq.peers.group_call import GroupRequest
+from mq.service.groups.answers import Document
+from mq.service.groups.group_service import GroupService
+from mq.service.groups.operations import HEARTBEAT, JOIN, LEAVE, Operation
 from mq.topic.topic_view import TopicView
 
 LEAVE_SECONDS = 5.0
+Q = TypeVar("Q")
 
 
 @dataclass(slots=True)
@@ -51,13 +51,13 @@ class MemberDelivery(Subscription):
     """Segments come and go. A segment to let go gets no more messages, and goes when the client says so."""
 
     def __init__(
-        self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, router: GroupRouter, consumer: str
+        self, outlet: Outlet, id_: Id, topic: str, asked: SubscribeBody, service: GroupService, consumer: str
     ) -> None:
         super().__init__(outlet, id_, asked.credit)
         assert asked.group is not None
         self.group: str = asked.group
         self.member_id = asked.member_id or consumer
-        self._topic, self._asked, self._router = topic, asked, router
+        self._topic, self._asked, self._service = topic, asked, service
         self._view: TopicView
         self._epoch = 0
         self._beat_seconds = 0.0
@@ -70,7 +70,7 @@ class MemberDelivery(Subscription):
     async def start(self) -> dict[str, Any]:
         """Join the group. Creates it if it does not exist."""
         self._view = await self._broker.topics.view(self._topic)
-        joining = asyncio.create_task(self._ask("members", {"member_id": self.member_id}), name="join of a member")
+        joining = asyncio.create_task(self._ask(JOIN, JoinBody(member_id=self.member_id)), name="join of a member")
         try:
             told = await asyncio.shield(joining)
         except asyncio.CancelledError:
@@ -97,7 +97,10 @@ class MemberDelivery(Subscription):
         """Leave the group: others get its segments at once. If that fails they have to wait for its session to end."""
         with contextlib.suppress(BraidError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
-                await self._ask("leave", {"member_id": self.member_id, "member_epoch": self._epoch})
+                body = LeaveBody(member_id=self.member_id, member_epoch=self._epoch)
+                with self._broker.read_budget.lease() as lease:
+                    await self._service.ask(LEAVE, self._topic, self.group, body, lease)
+                    lease.close()
 
     async def _leave_after(self, joining: "asyncio.Task[dict[str, Any]]") -> None:
         """Leave after a join that no client waits for any more: it makes a member all the same.
@@ -150,14 +153,14 @@ class MemberDelivery(Subscription):
                 async with asyncio.timeout(self._beat_seconds):
                     await self._beat.wait()
             released, wait_seconds = sorted(self._let_go), 0.0
-        body = {
-            "member_id": self.member_id,
-            "member_epoch": self._epoch,
-            "segments": [{"segment": segment, "epoch": epoch} for segment, epoch in self._held],
-            "released": [{"segment": segment, "epoch": epoch} for segment, epoch in released],
-            "wait": wait_seconds,
-        }
-        asking = asyncio.ensure_future(self._ask("heartbeats", body, wait_seconds))
+        beat = HeartbeatBody(
+            member_id=self.member_id,
+            member_epoch=self._epoch,
+            segments=[Held(segment=segment, epoch=epoch) for segment, epoch in self._held],
+            released=[Held(segment=segment, epoch=epoch) for segment, epoch in released],
+            wait=wait_seconds,
+        )
+        asking = asyncio.ensure_future(self._ask(HEARTBEAT, beat))
         changed = asyncio.ensure_future(self._beat.wait())
         try:
             await asyncio.wait([asking, changed], return_when=asyncio.FIRST_COMPLETED)
@@ -262,10 +265,8 @@ class MemberDelivery(Subscription):
         problem = problem_document(error, SOCKET.of(self._topic).path)
         return {"end": "unreadable" if isinstance(error, UnreadableObject) else "refused", "problem": problem}
 
-    async def _ask(self, operation: str, body: dict[str, Any], wait_seconds: float = 0.0) -> dict[str, Any]:
-        request = GroupRequest(self._topic, self.group, operation, orjson.dumps(body))
+    async def _ask(self, operation: Operation[Q, Document], body: Q) -> dict[str, Any]:
         with self._broker.read_budget.lease() as lease:
-            answer = await asked_of_group(self._router, request, lease, wait_seconds)
+            answer = await self._service.ask(operation, self._topic, self.group, body, lease)
             lease.close()
-        found: dict[str, Any] = orjson.loads(b"".join(answer.parts) or b"{}")
-        return found
+        return answer.content()

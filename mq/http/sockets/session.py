@@ -11,8 +11,6 @@ from filer.errors import BraidError
 from mq.base.errors import Malformed
 from mq.bodies.intake import Intake
 from mq.broker import Broker
-from mq.http.consuming.decisions import LONG_BYTES
-from mq.http.consuming.group_router import GroupRouter
 from mq.http.endpoints.publish import Publisher
 from mq.http.hidden_names import HiddenNames
 from mq.http.problems import problem_of
@@ -22,8 +20,7 @@ from mq.http.routes import SOCKET, RouteMatch
 from mq.http.sockets.answers import Answers
 from mq.http.sockets.busy_sockets import BusySockets
 from mq.http.sockets.credit import MOST_CREDIT
-from mq.http.sockets.group_calls import problem_document
-from mq.http.sockets.group_requests import GroupRequests
+from mq.http.sockets.group_requests import GroupRequest, GroupRequests
 from mq.http.sockets.like_requests import like_group_request, like_subscribe
 from mq.http.sockets.publishes import MOST_IN_FLIGHT, Publishes
 from mq.http.sockets.requests import (
@@ -43,9 +40,10 @@ from mq.http.sockets.subscription import Outlet
 from mq.http.sockets.subscriptions import MOST_SUBSCRIPTIONS, Subscriptions, body_of
 from mq.http.sockets.wire import GOING_AWAY, INVALID_DATA, POLICY_VIOLATION, Message, Wire
 from mq.limits.quotas import Share
-from mq.peers.group_call import GroupRequest
 from mq.security.needs import Need
 from mq.security.standing import Standing, is_over
+from mq.service.groups.group_service import GroupService
+from mq.service.groups.long_bodies import LONG_BYTES
 
 PING_SECONDS = 15.0
 SILENT_PINGS = 3
@@ -91,9 +89,9 @@ class Session:
         self._publishes = Publishes(broker, publisher, topic, owner, self._answers, tasks)
         self.consumer = broker.clock.ulid()
         self._path, self._publishing = SOCKET.of(topic).path, PUBLISH_ROUTE.of(topic)
-        router = GroupRouter(broker)
-        self._subscriptions = Subscriptions(Outlet(broker, wire, self._answers), topic, router, self.consumer)
-        self._groups = GroupRequests(broker, topic, router, self._subscriptions, self._answers)
+        groups = GroupService(broker)
+        self._subscriptions = Subscriptions(Outlet(broker, wire, self._answers), topic, groups, self.consumer)
+        self._groups = GroupRequests(broker, topic, groups, self._subscriptions, self._answers)
         self._asking: set[asyncio.Task[None]] = set()
         self._asking_bytes = 0
         self._count = 0
@@ -207,7 +205,7 @@ class Session:
 
     async def _begin_asking(self, id_: Id | None, asked: GroupRequest) -> None:
         """Ask the group as soon as there is room for the request."""
-        size_bytes = len(asked.body) + _ASKING_BYTES
+        size_bytes = len(asked.text) + _ASKING_BYTES
         while self._asking and (
             len(self._asking) >= MOST_ASKING or self._asking_bytes + size_bytes > MOST_ASKING_BYTES
         ):
@@ -215,7 +213,7 @@ class Session:
         with ExitStack() as stack:
             room = stack.enter_context(Intake(self._broker.asked, size_bytes, None, wait=True))
             await room.hold(size_bytes)
-            task = asyncio.create_task(self._ask(id_, asked), name=f"{asked.operation} of a socket")
+            task = asyncio.create_task(self._ask(id_, asked), name=f"{asked.operation.name} of a socket")
             self._asking.add(task)
             self._asking_bytes += size_bytes
             task.add_done_callback(partial(self._has_asked, size_bytes, stack.pop_all()))
@@ -232,7 +230,7 @@ class Session:
             self._answers.problem(id_, cut_off())
             raise
         except Exception as error:
-            self._answers.refused(id_, orjson.dumps(problem_document(error, self._path)))
+            self._answers.problem(id_, logged_problem(error, "SOCKET", self._path))
         # Until the client reads, its answers take as much room as its requests.
         await self._wire.drained()
 

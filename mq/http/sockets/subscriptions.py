@@ -9,7 +9,6 @@ from filer.errors import InvalidInput
 from filer.keys import check_name
 from mq.base.errors import Conflict, NotFound
 from mq.forms.json_form import checked_body
-from mq.http.consuming.group_router import GroupRouter
 from mq.http.reply import cut_off
 from mq.http.routes import SOCKET
 from mq.http.sockets.group_calls import problem_document
@@ -18,6 +17,7 @@ from mq.http.sockets.queue_delivery import QueueDelivery
 from mq.http.sockets.requests import Id, Request
 from mq.http.sockets.subscription import Outlet, SubscribeBody, Subscription
 from mq.http.sockets.topic_delivery import TopicDelivery
+from mq.service.groups.group_service import GroupService
 
 MOST_SUBSCRIPTIONS = 16
 _CREDIT = 'credit is a whole number of messages from 1 on: {"credit": 500}'
@@ -35,8 +35,8 @@ class _Running:
 class Subscriptions:
     """The subscriptions of one socket."""
 
-    def __init__(self, outlet: Outlet, topic: str, router: GroupRouter, consumer: str) -> None:
-        self._outlet, self._topic, self._router, self._consumer = outlet, topic, router, consumer
+    def __init__(self, outlet: Outlet, topic: str, service: GroupService, consumer: str) -> None:
+        self._outlet, self._topic, self._service, self._consumer = outlet, topic, service, consumer
         self._running: dict[Id, _Running] = {}
 
     def subscribe(self, request: Request) -> None:
@@ -57,8 +57,8 @@ class Subscriptions:
         if asked.mode is None:
             return TopicDelivery(self._outlet, id_, self._topic, asked)
         if asked.mode == "queue":
-            return QueueDelivery(self._outlet, id_, self._topic, asked, self._router, self._consumer)
-        return MemberDelivery(self._outlet, id_, self._topic, asked, self._router, self._consumer)
+            return QueueDelivery(self._outlet, id_, self._topic, asked, self._service, self._consumer)
+        return MemberDelivery(self._outlet, id_, self._topic, asked, self._service, self._consumer)
 
     async def _run(self, running: _Running) -> None:
         subscription, answers = running.subscription, self._outlet.answers

@@ -11,9 +11,9 @@ from mq.forms.render import json_page
 from mq.forms.rendering import copied, rendered
 from mq.http.sockets.requests import Id
 from mq.http.sockets.subscription import IDLE_SECONDS, PAGE_BYTES, PAGE_ROWS, Outlet, SubscribeBody, Subscription
-from mq.http.start import check_positions, start_positions
 from mq.http.streaming.catching_up import catch_up
 from mq.http.streaming.stream_end import end_of
+from mq.service.start import check_positions, start_positions
 from mq.topic.run import Run
 from mq.topic.topic_view import TopicView
 

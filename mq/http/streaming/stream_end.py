@@ -7,9 +7,9 @@ from starlette.types import Scope
 
 from filer.errors import BraidError, UnreadableObject
 from filer.topic.positions import Positions, to_marker
-from mq.base.errors import PositionTooOld
+from mq.base.errors import PositionTooOld, repeatable
 from mq.http.hidden_names import hidden_names
-from mq.http.problems import problem_of, repeatable
+from mq.http.problems import problem_of
 from mq.topic.topic_view import TopicView
 
 

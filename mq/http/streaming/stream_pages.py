@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 from filer.topic.positions import Positions
 from mq.broker import Broker
 from mq.forms.stream_forms import StreamForm
-from mq.http.start import check_positions
 from mq.http.streaming.stream_page import Counted, StreamPage, rendered_runs
 from mq.limits.steps import begun_at_once, in_turns
+from mq.service.start import check_positions
 from mq.topic.topic_reader import TopicReader
 from mq.topic.topic_runtime import TopicRuntime
 from mq.topic.topic_view import TopicView

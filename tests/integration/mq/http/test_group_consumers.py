@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from filer.stores.memory_store import MemoryStore
-from mq.http.consuming import group_document
+from mq.service.groups import group_document
 from tests.support.broker.group_requests import G, T, claim, decide, group, publish
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.broker.problems import check_problem

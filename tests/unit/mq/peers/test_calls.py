@@ -48,7 +48,7 @@ EXAMPLES: list[tuple[Call[Any, Any], Any, str, list[Any]]] = [
         calls.ASK_GROUP,
         calls.ToGroups("__groups", 7, 5, 20.0),
         "POST /internal/v1/topics/__groups/segments/7/group?version=5&wait=20.0",
-        [GroupReply(204, "application/json", b""), GroupReply(200, "text/plain", b"x")],
+        [GroupReply(204, "application/json", b""), GroupReply(200, "text/plain", b"x", 3)],
     ),
     (
         calls.REPLICATE,

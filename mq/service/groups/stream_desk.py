@@ -7,18 +7,15 @@ from filer.keys import check_name
 from groups.stream.members import Told
 from mq.base.errors import Conflict
 from mq.broker import Broker
-from mq.forms.formats import JSON
 from mq.forms.group_bodies import CommitBody, HeartbeatBody, JoinBody, LeaveBody
-from mq.forms.json_form import M as Body
-from mq.forms.json_form import checked_body
-from mq.forms.shallow_json import object_of
 from mq.groups.segment_groups import SegmentGroups
 from mq.groups.stream_group import Commit, StreamGroup
-from mq.http.consuming.decisions import decision_bytes, parsed_in_turns
-from mq.http.consuming.finding import existing_group, made_group, stream_of
-from mq.http.consuming.group_answer import GroupAnswer, Operation
 from mq.limits.read_budget import ReadLease
-from mq.peers.group_call import GroupRequest
+from mq.service.groups.answers import Document
+from mq.service.groups.finding import existing_group, made_group, stream_of
+from mq.service.groups.handlers import Handler
+from mq.service.groups.long_bodies import parsed_in_turns
+from mq.service.groups.operations import COMMIT, HEARTBEAT, JOIN, LEAVE, Asked, Operation
 
 BEATS_PER_SESSION = 3
 """Heartbeats per session. A member that sends so many may miss one."""
@@ -29,24 +26,23 @@ class StreamDesk:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.operations: Mapping[str, Operation] = {
-            "members": self._join,
-            "heartbeats": self._hear,
-            "leave": self._leave,
-            "commits": self._commit,
+        self.handlers: Mapping[Operation[Any, Any], Handler] = {
+            JOIN: self._join,
+            HEARTBEAT: self._hear,
+            LEAVE: self._leave,
+            COMMIT: self._commit,
         }
 
-    async def _join(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked = _body(request, JoinBody)
+    async def _join(self, groups: SegmentGroups, request: Asked[JoinBody], lease: ReadLease) -> Document:
+        asked = request.body
         group = stream_of(await made_group(self._broker, groups, request, "stream"))
         await self._broker.topics.view(request.topic)
         member = self._broker.clock.ulid() if asked.member_id is None else _member_id(asked.member_id)
         start, told = await group.join(member, asked.process)
-        return GroupAnswer.of(_told(group, member, start, told), 201)
+        return Document.of(_told(group, member, start, told), is_new=True)
 
-    async def _hear(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        async with self._broker.decisions.held(decision_bytes(request.body)):
-            asked = await parsed_in_turns(request.body, HeartbeatBody, lease)
+    async def _hear(self, groups: SegmentGroups, request: Asked[HeartbeatBody], lease: ReadLease) -> Document:
+        asked = request.body
         group = stream_of(await existing_group(self._broker, groups, request))
         await self._broker.topics.view(request.topic)
         told = await group.hear(
@@ -58,14 +54,13 @@ class StreamDesk:
             process=asked.process,
             wait_seconds=min(asked.wait, group.progress.settings.session_seconds / 2),
         )
-        return GroupAnswer.of(_told(group, asked.member_id, asked.member_epoch, told))
+        return Document.of(_told(group, asked.member_id, asked.member_epoch, told))
 
-    async def _leave(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
-        asked = _body(request, LeaveBody)
+    async def _leave(self, groups: SegmentGroups, request: Asked[LeaveBody], lease: ReadLease) -> None:
+        asked = request.body
         await stream_of(await existing_group(self._broker, groups, request)).leave(asked.member_id, asked.member_epoch)
-        return GroupAnswer(204, JSON, [])
 
-    async def _commit(self, groups: SegmentGroups, request: GroupRequest, lease: ReadLease) -> GroupAnswer:
+    async def _commit(self, groups: SegmentGroups, request: Asked[bytes], lease: ReadLease) -> Document:
         asked = await parsed_in_turns(request.body, CommitBody, lease)
         group = stream_of(await existing_group(self._broker, groups, request))
         commits = [Commit(each.segment, each.epoch, each.position) for each in asked.positions]
@@ -73,7 +68,7 @@ class StreamDesk:
         if all(each is None for each in accepted):
             raise Conflict("member-fenced", await _why_none_counts(group, asked.member_id, commits))
         outcomes = list(zip(commits, accepted, strict=True))
-        return GroupAnswer.of(
+        return Document.of(
             {
                 "committed": [
                     each._asdict() | {"in_force": in_force} for each, in_force in outcomes if in_force is not None
@@ -93,10 +88,6 @@ async def _why_none_counts(group: StreamGroup, member: str, commits: Sequence[Co
         f"none of these segments is with member {member!r} under that epoch any more, and no position has moved: "
         "whoever has them now goes on from the last commit that was accepted"
     )
-
-
-def _body(request: GroupRequest, model: type[Body]) -> Body:
-    return checked_body(object_of(request.body or b"{}", model.EXAMPLE), model)
 
 
 def _member_id(name: str) -> str:

@@ -1,6 +1,7 @@
 """Finds the group of a request, and creates it if it does not exist."""
 
 from contextlib import suppress
+from typing import Any
 
 from filer.errors import BraidError, Remedy
 from filer.topic.positions import Positions
@@ -14,12 +15,12 @@ from mq.groups.group_source import Beginning, beginning
 from mq.groups.queue_group import QueueGroup
 from mq.groups.segment_groups import Group, SegmentGroups
 from mq.groups.stream_group import StreamGroup
-from mq.http.start import start_positions
-from mq.peers.group_call import GroupRequest
+from mq.service.groups.operations import Asked
+from mq.service.start import start_positions
 from mq.topic.topic_reader import TopicReader
 
 
-async def existing_group(broker: Broker, groups: SegmentGroups, request: GroupRequest) -> Group:
+async def existing_group(broker: Broker, groups: SegmentGroups, request: Asked[Any]) -> Group:
     """The group. Raises `NotFound`: of the topic, if that is gone; else of the group, also of one that is over."""
     group = groups.find(request.topic, request.group)
     if group is None or await group.source.is_over():
@@ -32,7 +33,7 @@ async def existing_group(broker: Broker, groups: SegmentGroups, request: GroupRe
     return group
 
 
-async def found_group(groups: SegmentGroups, request: GroupRequest) -> Group | None:
+async def found_group(groups: SegmentGroups, request: Asked[Any]) -> Group | None:
     """The group, if there is one. Deletes one that is over, so that another one may be created. Raises `SegmentMoved`.
 
     A group that is over belongs to a topic that is gone. Its acks and positions do not fit the topic of that name now.
@@ -44,7 +45,7 @@ async def found_group(groups: SegmentGroups, request: GroupRequest) -> Group | N
     return group
 
 
-async def made_group(broker: Broker, groups: SegmentGroups, request: GroupRequest, mode: Mode) -> Group:
+async def made_group(broker: Broker, groups: SegmentGroups, request: Asked[Any], mode: Mode) -> Group:
     """The group. Creates it in that mode, with the mode's defaults, if it does not exist.
 
     Raises `InvalidConfig` for a group that a `PUT` without settings would not create either.
@@ -63,7 +64,7 @@ async def made_group(broker: Broker, groups: SegmentGroups, request: GroupReques
     return group
 
 
-def maker_for(broker: Broker, request: GroupRequest, *, by_claim: bool) -> Maker:
+def maker_for(broker: Broker, request: Asked[Any], *, by_claim: bool) -> Maker:
     """The maker of a group by that request, and how many groups the policy in force allows it."""
     share = broker.quotas.share(request.principal) if request.principal else None
     most = None if share is None else share.limits.groups

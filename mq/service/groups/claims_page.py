@@ -14,16 +14,34 @@ from filer.topic.topic_state import TopicState
 from groups.claim_tokens import ClaimTokens
 from groups.queue.claims import Grant
 from mq.forms.arrow_stream import SEGMENT, arrow_stream, segment_column
+from mq.forms.formats import ARROW
 from mq.forms.large_values import Aside
 from mq.forms.render import MessageRenderer, Part, Written
-from mq.http.consuming.granted_messages import Granted, Piece
 from mq.limits.steps import Steps
+from mq.service.groups.granted_messages import Granted, Piece
 from mq.topic.run import Run
 
 CLAIMS = b"braid-claims"
 """The key in the metadata of an Arrow schema: the claims as JSON, as in the JSON answer."""
 _MESSAGE_BYTES = 128
 _claim = attrgetter("claim")
+
+
+def claims_in(media_type: str, page: Part) -> dict[str, Any]:
+    """The claims of a page, and the other fields beside its messages."""
+    if media_type == ARROW:
+        with pa.ipc.open_stream(pa.py_buffer(page)) as stream:
+            found: dict[str, Any] = orjson.loads(stream.schema.metadata[CLAIMS])
+    else:
+        found = orjson.loads(page)
+        del found["messages"]
+    return found
+
+
+def count_of(media_type: str, page: Part) -> int:
+    """The number of messages in a page of another broker."""
+    claims = claims_in(media_type, page)["claims"]
+    return sum(stop - start for each in claims for start, stop in each.get("ranges", [(each["from"], each["to"])]))
 
 
 class Described(NamedTuple):

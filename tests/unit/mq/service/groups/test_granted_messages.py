@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from groups.queue.claims import Grant
-from mq.http.consuming.granted_messages import MOST_GAP_ROWS, Granted, read_granted
+from mq.service.groups.granted_messages import MOST_GAP_ROWS, Granted, read_granted
 from mq.topic.run import Run
 from mq.topic.topic_reader import TopicReader
 
