@@ -21,8 +21,9 @@ def test_the_tour_of_application_developers_prints_what_it_says(tmp_path: Path) 
     port = free_port()
     address = {f"{host}:8080": f"{host}:{port}" for host in ("localhost", "127.0.0.1")}
     environment = broker_environment({"BRAIDMQ_PORT": str(port), "BRAIDMQ_URL": f"http://127.0.0.1:{port}"})
-    # Who runs tests may have set how wide a table is.
+    # A shell may set how wide a table is, and what pytest prints besides.
     environment.pop("COLUMNS", None)
+    environment.pop("PYTEST_ADDOPTS", None)
     steps = [each for each in steps_of((TOURS / "application-developer.md").read_text("utf-8")) if each.mark != "slow"]
     assert len(steps) > 50
     with Typist(tmp_path, environment, address) as typist:
