@@ -1,7 +1,5 @@
 """How often a group's claims may have a record of their own, and how far ahead of them messages are exposed."""
 
-import math
-
 PER_SECOND = 20
 """So many claims a second have a record of their own, and so many in a row after a second without any."""
 STEP_MS = 1000 // PER_SECOND
@@ -9,8 +7,6 @@ AHEAD_MS = 2 * STEP_MS
 """If claims come faster, as many messages as were claimed within this time are exposed ahead of the next claims."""
 PAUSE_MS = 250
 """After so long without a claim, no message stays exposed that no consumer has. The budget has as much again then."""
-RECORDS_APART = 8
-"""If records take long, claims that follow one another within so many of them come faster than records may."""
 
 
 class ClaimPace:
@@ -21,9 +17,8 @@ class ClaimPace:
     then a record for claims alone comes every `STEP_MS` at the most, and every record exposes `ahead` of the claims to
     come.
 
-    A consumer that claims and acks waits for one record if its ack's record exposes the messages of its next claim, and
-    for two otherwise. That is half as fast if a record takes most of its time, as on a store with billed puts. So all
-    of these times grow with the time that a record takes.
+    The times do not grow with the time that a record takes. On a slow store they would expose messages ahead of any
+    consumer that claims and acks over and over, and those would wait for a lease if all brokers died.
     """
 
     def __init__(self) -> None:
@@ -32,40 +27,24 @@ class ClaimPace:
         self._last_record_ms: int | None = None
         self._recent: list[tuple[int, int]] = []
         self._is_hurried = False
-        self._recording_since_ms = 0
-        self._record_ms: float | None = None
-        # How much of the budget a claim uses; for how long past claims predict the next ones; how long a pause is.
-        self._step_ms, self._looked_at_ms, self._pause_ms = STEP_MS, AHEAD_MS, PAUSE_MS
 
     def claimed(self, now_ms: int, messages: int) -> None:
         """Count a claim of so many messages."""
-        full = now_ms - max(PER_SECOND * STEP_MS, 2 * self._step_ms)
+        full = now_ms - PER_SECOND * STEP_MS
         used = full if self._used_until_ms is None else max(self._used_until_ms, full)
-        self._used_until_ms = min(used + self._step_ms, now_ms)
-        self._is_hurried = self.is_hurried(now_ms) or self._used_until_ms > now_ms - self._step_ms
+        self._used_until_ms = min(used + STEP_MS, now_ms)
+        self._is_hurried = self.is_hurried(now_ms) or self._used_until_ms > now_ms - STEP_MS
         self._last_claim_ms = now_ms
         # Claims within the same step count together.
         if self._recent and self._recent[-1][0] > now_ms - STEP_MS:
             began_ms, before = self._recent.pop()
             self._recent.append((began_ms, before + messages))
         else:
-            behind_ms = now_ms - self._looked_at_ms
-            self._recent = [each for each in self._recent if each[0] > behind_ms] + [(now_ms, messages)]
-
-    def recording(self, now_ms: int, *, for_claims: bool) -> None:
-        """Note that a record is on its way. `for_claims`: it exposes messages for claims, and has nothing else."""
-        self._recording_since_ms = now_ms
-        if for_claims:
-            self._last_record_ms = now_ms
+            self._recent = [each for each in self._recent if each[0] > now_ms - AHEAD_MS] + [(now_ms, messages)]
 
     def recorded(self, now_ms: int) -> None:
-        """Note that the record is stored."""
-        took_ms = now_ms - self._recording_since_ms
-        known_ms = took_ms if self._record_ms is None else self._record_ms
-        self._record_ms = known_ms + (took_ms - known_ms) / 4
-        slow_ms = round(RECORDS_APART * self._record_ms)
-        self._step_ms, self._looked_at_ms = max(STEP_MS, slow_ms), max(AHEAD_MS, slow_ms)
-        self._pause_ms = max(PAUSE_MS, slow_ms)
+        """Note a record that exposes messages for claims, and has nothing else."""
+        self._last_record_ms = now_ms
 
     def may_record(self, now_ms: int) -> bool:
         """Whether a record may be made for claims alone."""
@@ -79,7 +58,7 @@ class ClaimPace:
 
     def is_hurried(self, now_ms: int) -> bool:
         """Whether claims come faster than records may."""
-        return self._is_hurried and self._used_until_ms is not None and now_ms - self._used_until_ms < self._pause_ms
+        return self._is_hurried and self._used_until_ms is not None and now_ms - self._used_until_ms < PAUSE_MS
 
     def is_paused(self, now_ms: int) -> bool:
         """Whether there was no claim for a while."""
@@ -87,16 +66,10 @@ class ClaimPace:
 
     def ms_until_pause(self, now_ms: int) -> int:
         """How long it takes until claims have paused, if none comes."""
-        return 0 if self._last_claim_ms is None else max(self._last_claim_ms + self._pause_ms - now_ms, 0)
+        return 0 if self._last_claim_ms is None else max(self._last_claim_ms + PAUSE_MS - now_ms, 0)
 
     def ahead(self, now_ms: int) -> int:
-        """How many messages are exposed ahead of claims: none unless the group is hurried.
-
-        As many as are claimed within `AHEAD_MS`, or while two records are stored, and no fewer than one claim had.
-        """
+        """How many messages are exposed ahead of claims: none unless the group is hurried."""
         if not self.is_hurried(now_ms):
             return 0
-        looked_at_ms = self._looked_at_ms
-        recent = [messages for began_ms, messages in self._recent if began_ms > now_ms - looked_at_ms]
-        ahead_ms = max(AHEAD_MS, round(2 * (self._record_ms or 0)))
-        return max(math.ceil(sum(recent) * ahead_ms / looked_at_ms), max(recent, default=0))
+        return sum(messages for began_ms, messages in self._recent if began_ms > now_ms - AHEAD_MS)

@@ -606,7 +606,8 @@ class QueueGroup:
             self._claims.withdraw()
         if not self._claims.has_news:
             return None
-        self._pace.recording(self._now_ms(), for_claims=is_for_claims)
+        if is_for_claims:
+            self._pace.recorded(self._now_ms())
         return self._claims.take_news(self._wall_ms())
 
     def _stored(self, news: Progress) -> None:
@@ -615,7 +616,6 @@ class QueueGroup:
         Stopped before it is stored, no consumer has got anything. Stopped after it, the next coordinator counts what it
         exposes as handed out.
         """
-        self._pace.recorded(self._now_ms())
         self._claims.stored(news)
         set_aside, self._set_aside = self._set_aside, []
         for waiter, aside in set_aside:
