@@ -49,6 +49,7 @@ from typing import Any
 from filer.errors import BraidError, InvalidInput, OutcomeUnknown, Remedy, StoreError
 from filer.format.requests import Position
 from filer.topic.positions import PositionExpired
+from mq.base.problem_kinds import ConflictKind, MissingThing
 
 
 class PublishIncomplete(BraidError):
@@ -112,9 +113,9 @@ class Draining(BraidError):
 
 
 class NotFound(BraidError):
-    """The resource does not exist; `what` is topic, segment, message, upload, load, broker or path."""
+    """The resource does not exist."""
 
-    def __init__(self, what: str, message: str, remedy: Remedy | None = None) -> None:
+    def __init__(self, what: MissingThing, message: str, remedy: Remedy | None = None) -> None:
         super().__init__(message, remedy)
         self.what = what
 
@@ -158,7 +159,7 @@ class TopicExists(BraidError):
 class Conflict(BraidError):
     """The request contradicts the current state; `kind` is the slug of the problem type."""
 
-    def __init__(self, kind: str, message: str, remedy: Remedy | None = None) -> None:
+    def __init__(self, kind: ConflictKind, message: str, remedy: Remedy | None = None) -> None:
         super().__init__(message, remedy)
         self.kind = kind
 

@@ -6,7 +6,7 @@ For clients that accept any format, the first one with the function is the defau
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from filer.format.schema import MessageSchema
@@ -24,28 +24,6 @@ JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
-_BINARY = {"type": "string", "format": "binary"}
-_MESSAGE = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "key": {"type": ["string", "null"]},
-        "key_base64": {"type": "string", "contentEncoding": "base64"},
-        "value": {
-            "description": "Strings are stored as they are, in a topic of JSON and all other values as JSON text."
-        },
-        "value_base64": {"type": "string", "contentEncoding": "base64"},
-        "ref": {"type": "object", "required": ["upload"], "properties": {"upload": {"type": "string"}}},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-        "event_time": {"type": "string", "format": "date-time"},
-    },
-}
-_MESSAGES = {
-    "type": "object",
-    "required": ["messages"],
-    "additionalProperties": False,
-    "properties": {"messages": {"type": "array", "items": _MESSAGE}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +33,8 @@ class Format:
     `is_json`: every message takes objects in memory, so bodies and pages have lower bounds. `decode` makes rows of a
     published body, the topic's schema, and the time of receipt. A body above `inline_decode_bytes` is decoded a step at
     a time: at once it would block the event loop for longer than steps cost. If the decoding runs outside the
-    interpreter, the first step runs in a thread. `publish_schema` is the body in OpenAPI. `page` renders runs of
-    messages; with `page_tells_about` its body also says where the next page begins, else headers do. `stream` writes a
-    subscription.
+    interpreter, the first step runs in a thread. `page` renders runs of messages; with `page_tells_about` its body also
+    says where the next page begins, else headers do. `stream` writes a subscription.
     """
 
     media_type: str
@@ -65,7 +42,6 @@ class Format:
     is_json: bool = False
     decode: Callable[[bytes, MessageSchema, int], Steps[Rows]] | None = None
     inline_decode_bytes: int = 0
-    publish_schema: Mapping[str, Any] = field(default_factory=lambda: _BINARY)
     page: Callable[[TopicState, Sequence[Run], dict[str, Any]], Steps[Sequence[Part]]] | None = None
     page_tells_about: bool = False
     stream: StreamForm | None = None
@@ -78,7 +54,6 @@ FORMATS: Sequence[Format] = (
         is_json=True,
         decode=decode_json,
         inline_decode_bytes=32_768,
-        publish_schema=_MESSAGES,
         page=json_page,
         page_tells_about=True,
     ),

@@ -170,17 +170,22 @@ class LeaveBody(JsonBody):
     member_epoch: _Epoch | None = None
 
 
-class HeartbeatBody(JsonBody):
+class BeatBody(JsonBody):
     """What a member has let go, and what it holds. It waits for something else than that."""
 
     EXAMPLE: ClassVar[str] = '{"member_epoch": 1, "segments": [{"segment": 0, "epoch": 1}], "released": [], "wait": 10}'
 
-    member_id: _MemberId
     member_epoch: _Epoch
     segments: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
     released: Annotated[list[Held], Field(max_length=MOST_DECIDED)] = Field(default_factory=list)
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
     process: _Process = ""
+
+
+class HeartbeatBody(BeatBody):
+    """The same, with the member, which the path of a request names."""
+
+    member_id: _MemberId
 
 
 class LetGoBody(JsonBody):

@@ -18,7 +18,6 @@ from filer.keys import NAME_RULE
 from filer.nearest import SHOWN_CHARS
 from filer.plain_messages import plain_message
 from mq.base.settings import BrokerSettings
-from mq.base.version import VERSION
 from mq.broker import Broker
 from mq.http.dispatcher import Dispatcher
 from mq.http.endpoints.cluster import cluster_router
@@ -47,7 +46,7 @@ from mq.http.middleware.failures import Failures
 from mq.http.middleware.redeemed import Redeemed
 from mq.http.middleware.request_ids import RequestIds
 from mq.http.middleware.traces import Traces
-from mq.http.openapi import describe_hot_paths
+from mq.http.openapi.endpoint import openapi_router
 from mq.http.peer_dispatcher import PeerDispatcher
 from mq.http.problems import Problem
 from mq.http.reply import logged_problem, problem_response
@@ -143,14 +142,11 @@ def _with_cors(app: ASGIApp, settings: BrokerSettings) -> ASGIApp:
 def create_app(broker: Broker) -> FastAPI:
     """The FastAPI app of a broker."""
     app = FastAPI(
-        title="BraidMQ",
-        version=VERSION,
-        description="A message queue whose log is a table.",
         redirect_slashes=False,
-        # FastAPI's own pages run scripts from a CDN.
+        # FastAPI's own pages run scripts from a CDN. The document has more than FastAPI knows.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        separate_input_output_schemas=False,
     )
     # A request is compared with one route after the other: the most frequent ones come first.
     routers = (
@@ -170,12 +166,11 @@ def create_app(broker: Broker) -> FastAPI:
         cluster_router,
         policy_router,
     )
-    add_routes(app, (*(router(broker) for router in routers), docs_router()))
+    add_routes(app, (*(router(broker) for router in routers), docs_router(), openapi_router(app.router.routes)))
     app.add_exception_handler(BraidError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_middleware(Failures)
-    describe_hot_paths(app)
     return app
 
 

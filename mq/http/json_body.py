@@ -1,15 +1,13 @@
 """Reads the JSON bodies of requests, except those of publishes, within bounds."""
 
 from collections.abc import AsyncIterable
-from functools import cache
 from typing import Any
 
 from fastapi import Request
 from starlette.types import Scope
 
 from mq.base.errors import BodyTooLarge
-from mq.forms.formats import JSON
-from mq.forms.json_form import JsonBody, M, checked_body
+from mq.forms.json_form import M, checked_body
 from mq.forms.shallow_json import object_of
 from mq.http.routes import match_of
 
@@ -51,20 +49,3 @@ def topic_of(scope: Scope) -> str | None:
     """The topic that a request is about, or a group of it; None for any other request."""
     match = match_of(scope)
     return match.need.topic if match.route is not None and match.route.named == "topic" and match.need.topic else None
-
-
-def body_schema(model: type[JsonBody], *, required: bool = True) -> dict[str, Any]:
-    """The body as `openapi_extra` of an endpoint."""
-    return {"requestBody": {"required": required, "content": {JSON: {"schema": dict(_schema_of(model))}}}}
-
-
-@cache
-def _schema_of(model: type[JsonBody]) -> dict[str, Any]:
-    """The schema, made once in a process. In its tests a process has many brokers, one after the other."""
-    schema = model.model_json_schema()
-    # OpenAPI resolves references from the root of its document. So a nested model is written in place.
-    nested = schema.pop("$defs", {})
-    for field in schema["properties"].values():
-        if "$ref" in field.get("items", {}):
-            field["items"] = nested[field["items"]["$ref"].rpartition("/")[2]]
-    return schema

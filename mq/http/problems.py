@@ -10,6 +10,7 @@ from filer import errors as filer_errors
 from filer import request_ids
 from filer.topic.positions import PositionExpired
 from mq.base import errors
+from mq.base.problem_kinds import ProblemKind
 from mq.http.remedies import detail_of, extension_of
 
 MEDIA_TYPE = "application/problem+json"
@@ -58,7 +59,7 @@ class Problem:
 
 
 _OWNER_SILENT = "The owner of a segment does not answer properly"
-_KINDS: Sequence[tuple[type[Exception], str, str, int, bool]] = (
+_KINDS: Sequence[tuple[type[Exception], ProblemKind, str, int, bool]] = (
     # The first match counts, so subclasses come before their base classes.
     (errors.Malformed, "invalid-request", "The request cannot be parsed", 400, False),
     (errors.InvalidReference, "invalid-reference", "The reference cannot be used", 422, False),

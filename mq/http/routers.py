@@ -1,29 +1,55 @@
 """The base of the routers of all FastAPI endpoints."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from filer.errors import InvalidInput
 from filer.nearest import unknown_name
-from mq.forms.formats import JSON
 from mq.http.routes import Route
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+class Body(NamedTuple):
+    """The JSON body of a request."""
+
+    model: type[BaseModel]
+    is_required: bool = True
+
+
+class ServedRoute(APIRoute):
+    """A route of FastAPI that serves one of the table, and the body that its endpoint names."""
+
+    serves: Route | None = None
+    body: Body | None = None
 
 
 class Router(APIRouter):
     """Endpoints that refuse unknown parameters. Each serves a route of the table."""
 
     def __init__(self, tag: str) -> None:
-        super().__init__(tags=[tag], dependencies=[Depends(_refuse_unknown_parameters)])
+        super().__init__(tags=[tag], dependencies=[Depends(_refuse_unknown_parameters)], route_class=ServedRoute)
 
-    def serves(self, route: Route, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """A decorator of the endpoint of that route; `options` are those of FastAPI."""
-        return self.api_route(route.template, methods=[route.method], **options)
+    def serves(
+        self, route: Route, *, body: type[BaseModel] | None = None, body_required: bool = True, **options: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        """A decorator of the endpoint of that route, whose body is of that model; `options` are those of FastAPI."""
+        add = self.api_route(route.template, methods=[route.method], **options)
+
+        def served(endpoint: Endpoint) -> Endpoint:
+            add(endpoint)
+            made = self.routes[-1]
+            assert isinstance(made, ServedRoute)
+            made.serves = route
+            made.body = None if body is None else Body(body, body_required)
+            return endpoint
+
+        return served
 
 
 def new_router(tag: str) -> Router:
@@ -56,9 +82,8 @@ async def _refuse_unknown_parameters(request: Request) -> None:
 
 def _body_fields(route: APIRoute) -> Iterable[str]:
     """The names of the fields of a JSON body, if an endpoint has one."""
-    content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
-    fields: Iterable[str] = content.get(JSON, {}).get("schema", {}).get("properties", ())
-    return fields
+    body = route.body if isinstance(route, ServedRoute) else None
+    return () if body is None else [field.alias or name for name, field in body.model.model_fields.items()]
 
 
 def _parameters_of(dependant: Dependant) -> Iterator[str]:

@@ -27,6 +27,8 @@ Step = Literal["publish", "receive", "subscribe"]
 class Route:
     """A method and a template of paths, and everything that depends on them.
 
+    `operation` is the id in OpenAPI, and so the name of a generated client's method; without one it is left out there.
+
     `named` is the name in the template whose value is the topic. `changes` is the effect, if the method does not say
     it. `is_endless`: the answer goes on until either side ends it. `creates_topic`: a request may create one.
     `is_small_step`: the audit trail has the requests before and after it. `has_payloads`: its bodies are payloads, and
@@ -37,6 +39,7 @@ class Route:
     template: str
     action: Action
     subject: Subject
+    operation: str = ""
     named: str = "topic"
     changes: Effect | None = None
     turn: Turn = "others"
@@ -146,79 +149,87 @@ _G = _T + "/groups/{group}"
 _M = _G + "/members/{member_id}"
 _TG = "/v1/topic-groups/{group}"
 
-LIVEZ = _add(Route("GET", "/livez", "observe", "anybody", is_probe=True))
-HEALTHZ = _add(Route("GET", "/healthz", "observe", "anybody", is_probe=True))
-READYZ = _add(Route("GET", "/readyz", "observe", "cluster", is_probe=True))
-METRICS = _add(Route("GET", "/metrics", "observe", "cluster"))
+LIVEZ = _add(Route("GET", "/livez", "observe", "anybody", "getLivez", is_probe=True))
+HEALTHZ = _add(Route("GET", "/healthz", "observe", "anybody", "getHealthz", is_probe=True))
+READYZ = _add(Route("GET", "/readyz", "observe", "cluster", "getReadyz", is_probe=True))
+METRICS = _add(Route("GET", "/metrics", "observe", "cluster", "getMetrics"))
 DOCS = _add(Route("GET", "/docs", "observe", "anybody"))
 DOCS_FILE = _add(Route("GET", "/docs/{name}", "observe", "anybody"))
 OPENAPI = _add(Route("GET", "/openapi.json", "observe", "anybody"))
 
-CLUSTER = _add(Route("GET", "/v1/cluster", "observe", "anybody"))
-VERIFY_CLUSTER = _add(Route("GET", "/v1/cluster/verification", "observe", "cluster"))
-GET_POLICY = _add(Route("GET", "/v1/cluster/policy", "manage", "cluster"))
-PUT_POLICY = _add(Route("PUT", "/v1/cluster/policy", "manage", "cluster"))
-DRAIN = _add(Route("POST", "/v1/cluster/brokers/{name}/drain", "manage", "cluster"))
-END_DRAIN = _add(Route("DELETE", "/v1/cluster/brokers/{name}/drain", "manage", "cluster"))
+CLUSTER = _add(Route("GET", "/v1/cluster", "observe", "anybody", "getCluster"))
+VERIFY_CLUSTER = _add(Route("GET", "/v1/cluster/verification", "observe", "cluster", "verifyCluster"))
+GET_POLICY = _add(Route("GET", "/v1/cluster/policy", "manage", "cluster", "getPolicy"))
+PUT_POLICY = _add(Route("PUT", "/v1/cluster/policy", "manage", "cluster", "putPolicy"))
+DRAIN = _add(Route("POST", "/v1/cluster/brokers/{name}/drain", "manage", "cluster", "drainBroker"))
+END_DRAIN = _add(Route("DELETE", "/v1/cluster/brokers/{name}/drain", "manage", "cluster", "undrainBroker"))
 
-LIST_TOPICS = _add(Route("GET", "/v1/topics", "observe", "anybody"))
-GET_TOPIC = _add(Route("GET", _T, "observe", "topic"))
-PUT_TOPIC = _add(Route("PUT", _T, "manage", "topic", creates_topic=True))
-DELETE_TOPIC = _add(Route("DELETE", _T, "manage", "topic"))
-GET_ROUTE = _add(Route("GET", _T + "/route", "observe", "topic"))
-HISTORY = _add(Route("GET", _T + "/history", "observe", "topic"))
-VERIFY_TOPIC = _add(Route("GET", _T + "/verification", "observe", "topic"))
+LIST_TOPICS = _add(Route("GET", "/v1/topics", "observe", "anybody", "listTopics"))
+GET_TOPIC = _add(Route("GET", _T, "observe", "topic", "getTopic"))
+PUT_TOPIC = _add(Route("PUT", _T, "manage", "topic", "putTopic", creates_topic=True))
+DELETE_TOPIC = _add(Route("DELETE", _T, "manage", "topic", "deleteTopic"))
+GET_ROUTE = _add(Route("GET", _T + "/route", "observe", "topic", "getTopicRoute"))
+HISTORY = _add(Route("GET", _T + "/history", "observe", "topic", "getTopicHistory"))
+VERIFY_TOPIC = _add(Route("GET", _T + "/verification", "observe", "topic", "verifyTopic"))
 # These change no message. Brokers do the same by themselves, and an operator may not want to wait for that.
-UPKEEP = _add(Route("POST", _T + "/upkeep", "manage", "topic", changes="upkeep"))
-SPLIT = _add(Route("POST", _S + "/split", "manage", "topic", changes="upkeep"))
-MERGE = _add(Route("POST", _S + "/merge", "manage", "topic", changes="upkeep"))
+UPKEEP = _add(Route("POST", _T + "/upkeep", "manage", "topic", "runUpkeep", changes="upkeep"))
+SPLIT = _add(Route("POST", _S + "/split", "manage", "topic", "splitSegment", changes="upkeep"))
+MERGE = _add(Route("POST", _S + "/merge", "manage", "topic", "mergeSegments", changes="upkeep"))
 
 # A topic group is a topic too, under its own name.
-LIST_TOPIC_GROUPS = _add(Route("GET", "/v1/topic-groups", "observe", "anybody"))
-GET_TOPIC_GROUP = _add(Route("GET", _TG, "observe", "topic", named="group"))
-PUT_TOPIC_GROUP = _add(Route("PUT", _TG, "manage", "topic", named="group", creates_topic=True))
-DELETE_TOPIC_GROUP = _add(Route("DELETE", _TG, "manage", "topic", named="group"))
+LIST_TOPIC_GROUPS = _add(Route("GET", "/v1/topic-groups", "observe", "anybody", "listTopicGroups"))
+GET_TOPIC_GROUP = _add(Route("GET", _TG, "observe", "topic", "getTopicGroup", named="group"))
+PUT_TOPIC_GROUP = _add(Route("PUT", _TG, "manage", "topic", "putTopicGroup", named="group", creates_topic=True))
+DELETE_TOPIC_GROUP = _add(Route("DELETE", _TG, "manage", "topic", "deleteTopicGroup", named="group"))
 
-PUBLISH = _add(Route("POST", _T + "/messages", "publish", "topic", step="publish"))
-BROWSE = _add(Route("GET", _T + "/messages", "read", "topic", turn="pages", step="receive"))
-GET_MESSAGE = _add(Route("GET", _T + "/messages/{message_id}", "read", "topic", turn="pages", step="receive"))
-GET_PAYLOAD = _add(Route("GET", _T + "/messages/{message_id}/payload", "read", "topic", turn="pages", step="receive"))
-READ_SEGMENT = _add(Route("GET", _S + "/messages", "read", "topic", turn="pages", step="receive"))
-SEGMENT_FILES = _add(Route("GET", _S + "/files", "read", "topic"))
-FILES = _add(Route("GET", _T + "/files", "read", "topic"))
-POSITIONS = _add(Route("GET", _T + "/positions", "read", "topic"))
-SUBSCRIBE = _add(Route("GET", _T + "/subscribe", "read", "topic", turn="streams", step="subscribe", is_endless=True))
+PUBLISH = _add(Route("POST", _T + "/messages", "publish", "topic", "publish", step="publish"))
+BROWSE = _add(Route("GET", _T + "/messages", "read", "topic", "browseMessages", turn="pages", step="receive"))
+GET_MESSAGE = _add(
+    Route("GET", _T + "/messages/{message_id}", "read", "topic", "getMessage", turn="pages", step="receive")
+)
+GET_PAYLOAD = _add(
+    Route("GET", _T + "/messages/{message_id}/payload", "read", "topic", "getPayload", turn="pages", step="receive")
+)
+READ_SEGMENT = _add(Route("GET", _S + "/messages", "read", "topic", "readSegment", turn="pages", step="receive"))
+SEGMENT_FILES = _add(Route("GET", _S + "/files", "read", "topic", "listSegmentFiles"))
+FILES = _add(Route("GET", _T + "/files", "read", "topic", "listFiles"))
+POSITIONS = _add(Route("GET", _T + "/positions", "read", "topic", "getPositions"))
+SUBSCRIBE = _add(
+    Route("GET", _T + "/subscribe", "read", "topic", "subscribe", turn="streams", step="subscribe", is_endless=True)
+)
 # A socket's data is checked frame by frame. Browsers let pages of any site open one, and have no other check. So it is
 # no safe request.
-SOCKET = _add(Route("GET", _T + "/socket", "observe", "topic", is_endless=True, changes="change"))
-SUBSCRIBE_TICKET = _add(Route("POST", _T + "/subscribe/tickets", "read", "topic"))
-SOCKET_TICKET = _add(Route("POST", _T + "/socket/tickets", "observe", "topic"))
+SOCKET = _add(Route("GET", _T + "/socket", "observe", "topic", "openSocket", is_endless=True, changes="change"))
+SUBSCRIBE_TICKET = _add(Route("POST", _T + "/subscribe/tickets", "read", "topic", "createSubscribeTicket"))
+SOCKET_TICKET = _add(Route("POST", _T + "/socket/tickets", "observe", "topic", "createSocketTicket"))
 
-BEGIN_UPLOAD = _add(Route("POST", _T + "/uploads", "publish", "topic", has_payloads=True))
-UPLOAD = _add(Route("PUT", _T + "/uploads/{upload}", "publish", "topic", has_payloads=True))
+BEGIN_UPLOAD = _add(Route("POST", _T + "/uploads", "publish", "topic", "createUpload", has_payloads=True))
+UPLOAD = _add(Route("PUT", _T + "/uploads/{upload}", "publish", "topic", "uploadPayload", has_payloads=True))
 
-BEGIN_LOAD = _add(Route("POST", _T + "/loads", "load", "topic"))
-LOAD_URLS = _add(Route("POST", _L + "/urls", "load", "topic", is_small_step=True))
-GET_LOAD = _add(Route("GET", _L, "load", "topic"))
-COMMIT_LOAD = _add(Route("POST", _L, "load", "topic"))
-ABORT_LOAD = _add(Route("DELETE", _L, "load", "topic"))
-LOAD_FILE = _add(Route("PUT", _L + "/files/{segment}/{base_offset}", "load", "topic", is_small_step=True))
+BEGIN_LOAD = _add(Route("POST", _T + "/loads", "load", "topic", "createLoad"))
+LOAD_URLS = _add(Route("POST", _L + "/urls", "load", "topic", "createLoadUrls", is_small_step=True))
+GET_LOAD = _add(Route("GET", _L, "load", "topic", "getLoad"))
+COMMIT_LOAD = _add(Route("POST", _L, "load", "topic", "commitLoad"))
+ABORT_LOAD = _add(Route("DELETE", _L, "load", "topic", "abandonLoad"))
+LOAD_FILE = _add(
+    Route("PUT", _L + "/files/{segment}/{base_offset}", "load", "topic", "uploadLoadFile", is_small_step=True)
+)
 
-LIST_GROUPS = _add(Route("GET", _T + "/groups", "observe", "topic"))
-GET_GROUP = _add(Route("GET", _G, "observe", "group"))
-PUT_GROUP = _add(Route("PUT", _G, "manage", "group"))
-DELETE_GROUP = _add(Route("DELETE", _G, "manage", "group"))
-RESET = _add(Route("POST", _G + "/reset", "manage", "group"))
-REDRIVE = _add(Route("POST", _G + "/redrive", "manage", "group"))
-GROUP_MESSAGES = _add(Route("GET", _G + "/messages", "consume", "group"))
-CLAIM = _add(Route("POST", _G + "/claims", "consume", "group", gives_messages=True))
-ACK = _add(Route("POST", _G + "/acks", "consume", "group"))
-RELEASE = _add(Route("POST", _G + "/releases", "consume", "group"))
-EXTEND = _add(Route("POST", _G + "/extensions", "consume", "group"))
-COMMIT = _add(Route("POST", _G + "/commits", "consume", "group"))
-JOIN = _add(Route("POST", _G + "/members", "consume", "group"))
-HEARTBEAT = _add(Route("POST", _M + "/heartbeats", "consume", "group"))
-LEAVE = _add(Route("DELETE", _M, "consume", "group"))
+LIST_GROUPS = _add(Route("GET", _T + "/groups", "observe", "topic", "listGroups"))
+GET_GROUP = _add(Route("GET", _G, "observe", "group", "getGroup"))
+PUT_GROUP = _add(Route("PUT", _G, "manage", "group", "putGroup"))
+DELETE_GROUP = _add(Route("DELETE", _G, "manage", "group", "deleteGroup"))
+RESET = _add(Route("POST", _G + "/reset", "manage", "group", "resetGroup"))
+REDRIVE = _add(Route("POST", _G + "/redrive", "manage", "group", "redrive"))
+GROUP_MESSAGES = _add(Route("GET", _G + "/messages", "consume", "group", "listGroupMessages"))
+CLAIM = _add(Route("POST", _G + "/claims", "consume", "group", "claim", gives_messages=True))
+ACK = _add(Route("POST", _G + "/acks", "consume", "group", "ack"))
+RELEASE = _add(Route("POST", _G + "/releases", "consume", "group", "release"))
+EXTEND = _add(Route("POST", _G + "/extensions", "consume", "group", "extend"))
+COMMIT = _add(Route("POST", _G + "/commits", "consume", "group", "commit"))
+JOIN = _add(Route("POST", _G + "/members", "consume", "group", "joinGroup"))
+HEARTBEAT = _add(Route("POST", _M + "/heartbeats", "consume", "group", "heartbeat"))
+LEAVE = _add(Route("DELETE", _M, "consume", "group", "leaveGroup"))
 
 
 @dataclass(slots=True)

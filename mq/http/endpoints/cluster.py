@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Sequence
 
 from fastapi import APIRouter, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response
 
 from filer.errors import InvalidInput
 from leader.membership.coordinator import BrokerInfo
@@ -64,7 +64,7 @@ def cluster_router(broker: Broker) -> APIRouter:
             }
         )
 
-    @router.serves(DRAIN, status_code=202)
+    @router.serves(DRAIN)
     async def drain(name: str) -> Response:
         """Make a broker, by id or name, hand over its segments. It keeps running, without segments."""
         info = _called(broker.coordinator.brokers(), name)
@@ -97,13 +97,13 @@ def cluster_router(broker: Broker) -> APIRouter:
         return json_response({"status": "ok"})
 
     @router.head("/readyz", include_in_schema=False)
-    @router.serves(READYZ, responses={503: {"description": "Starting, draining, or alone in trouble with its store."}})
+    @router.serves(READYZ)
     async def readyz() -> Response:
         """Requests are welcome. What it cannot do at the moment is in `problems`."""
         told = broker.readiness
         return json_response(told.document(), status=200 if told.ready else 503)
 
-    @router.serves(METRICS, response_class=PlainTextResponse)
+    @router.serves(METRICS)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
         text = await in_turns(_rendered(broker), broker.turns.others)

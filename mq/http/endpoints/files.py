@@ -69,7 +69,7 @@ def files_router(broker: Broker) -> APIRouter:
             await _listed_of_segment(broker, runtime, segment, offset, end_offset, limit, expires_seconds)
         )
 
-    @router.serves(UPKEEP, status_code=202)
+    @router.serves(UPKEEP)
     async def upkeep(topic: str) -> Response:
         """Make this broker look for roll-ups that other programs wrote of the segments that it maintains.
 

@@ -26,7 +26,7 @@ from mq.groups.group_view import MOST_SHOWN
 from mq.http.answers import MIB, negotiate
 from mq.http.document_response import document_response, done
 from mq.http.hidden_letters import dead_letter_topic, without_hidden_letters
-from mq.http.json_body import body_schema, parse_body, parse_object
+from mq.http.json_body import parse_body, parse_object
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.principals import check_members, principal_of
@@ -57,7 +57,6 @@ from mq.service.groups.operations import SETTINGS_EXAMPLE, Operation
 
 Q = TypeVar("Q")
 _OFFERED = [each for each in PAGE_FORMATS if each.media_type in (JSON, ARROW)]
-_SETTINGS = {"requestBody": {"content": {JSON: {"schema": {"type": "object"}}}}}
 
 
 def groups_router(broker: Broker) -> APIRouter:
@@ -125,7 +124,7 @@ class _Groups:
 def _add_claims(router: Router, groups: _Groups) -> None:
     """Add the endpoints by which consumers get messages and decide about them."""
 
-    @router.serves(CLAIM, openapi_extra=body_schema(ClaimBody, required=False))
+    @router.serves(CLAIM, body=ClaimBody, body_required=False)
     async def claim(request: Request, topic: str, group: str) -> Response:
         """Claim messages: no other consumer gets them while the lease runs. Creates a group that does not exist."""
         body = await parse_body(request, ClaimBody, empty=b"{}")
@@ -133,7 +132,7 @@ def _add_claims(router: Router, groups: _Groups) -> None:
             return await groups.claim(request, topic, group, body)
 
     def add(route: Route, operation: Operation[bytes, Document], model: type[JsonBody], what: str) -> None:
-        @router.serves(route, openapi_extra=body_schema(model), name=operation.name, description=what)
+        @router.serves(route, body=model, name=operation.name, description=what)
         async def decide(request: Request, topic: str, group: str) -> Response:
             return await groups.decide(request, operation, topic, group)
 
@@ -145,7 +144,7 @@ def _add_claims(router: Router, groups: _Groups) -> None:
 def _add_management(router: Router, groups: _Groups) -> None:
     """Add the endpoints that describe and change groups."""
 
-    @router.serves(PUT_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_SETTINGS)
+    @router.serves(PUT_GROUP)
     async def put_group(request: Request, topic: str, group: str) -> Response:
         """Create a group (201), or change its settings (200). `from` counts only when it is created."""
         settings, principal = await parse_object(request, SETTINGS_EXAMPLE, empty=b"{}"), principal_of(request)
@@ -160,18 +159,18 @@ def _add_management(router: Router, groups: _Groups) -> None:
         """Describe a group: its settings, its lag, and how many messages are in flight."""
         return await groups.described(principal_of(request), operations.DESCRIBE, topic, group, None)
 
-    @router.serves(DELETE_GROUP, status_code=204)
+    @router.serves(DELETE_GROUP)
     async def delete_group(topic: str, group: str) -> Response:
         """Delete a group. Its messages stay in their topic."""
         return await groups.delete(topic, group)
 
-    @router.serves(RESET, openapi_extra=body_schema(ResetBody))
+    @router.serves(RESET, body=ResetBody)
     async def reset(request: Request, topic: str, group: str) -> Response:
         """Have a group begin anew somewhere. What was claimed before cannot be acked any more."""
         body = await parse_body(request, ResetBody, empty=b"{}")
         return await groups.described(principal_of(request), operations.RESET, topic, group, body)
 
-    @router.serves(REDRIVE, openapi_extra=body_schema(RedriveBody, required=False))
+    @router.serves(REDRIVE, body=RedriveBody, body_required=False)
     async def redrive(request: Request, topic: str, group: str) -> Response:
         """Publish dead letters to their topic again, once each, or discard them."""
         principal = principal_of(request)

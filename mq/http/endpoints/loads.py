@@ -18,7 +18,7 @@ from mq.broker import Broker
 from mq.bulk_load.bulk_loads import MOST_FILE_BYTES, URL_SECONDS, FileTarget, committed_segments
 from mq.bulk_load.load_folders import MOST_FILES
 from mq.forms.json_form import JsonBody, M, body_in_steps
-from mq.http.json_body import body_schema, parse_body
+from mq.http.json_body import parse_body
 from mq.http.large_bodies import large_body
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
@@ -86,7 +86,7 @@ def loads_router(broker: Broker) -> APIRouter:
         async with large_body(broker, request, MOST_COMMIT_BYTES) as body:
             return await in_turns(body_in_steps(body, model, most), broker.turns.others)
 
-    @router.serves(BEGIN_LOAD, status_code=201, openapi_extra=body_schema(ReserveRequest))
+    @router.serves(BEGIN_LOAD, body=ReserveRequest)
     async def reserve(request: Request, topic: str) -> Response:
         """Reserve segments for a bulk load (201). Repeated, it gives the same answer (200)."""
         _refuse_draining(broker)
@@ -95,7 +95,7 @@ def loads_router(broker: Broker) -> APIRouter:
         load, made = await broker.loads.reserve(topic, load_id, wanted.segments)
         return json_response(_reservation(topic, load), status=201 if made else 200)
 
-    @router.serves(LOAD_URLS, openapi_extra=body_schema(TargetsRequest))
+    @router.serves(LOAD_URLS, body=TargetsRequest)
     async def urls(request: Request, topic: str, load: _LoadId) -> Response:
         """Get URLs to which to PUT files of a bulk load, once each. With `look`, also which files exist already."""
         _refuse_draining(broker)
@@ -115,7 +115,7 @@ def loads_router(broker: Broker) -> APIRouter:
             }
         )
 
-    @router.serves(COMMIT_LOAD, openapi_extra=body_schema(CommitRequest))
+    @router.serves(COMMIT_LOAD, body=CommitRequest)
     async def commit(request: Request, topic: str, load: _LoadId) -> Response:
         """Check the files of a bulk load and adopt all of its segments, or none. Repeated, it gives the same answer."""
         _refuse_draining(broker)
@@ -134,7 +134,7 @@ def loads_router(broker: Broker) -> APIRouter:
         answer = {**_reservation(topic, found), "state": state_name}
         return json_response(answer if found.version is None else {**answer, **_committed(found)})
 
-    @router.serves(ABORT_LOAD, status_code=204)
+    @router.serves(ABORT_LOAD)
     async def abandon(topic: str, load: _LoadId) -> Response:
         """Abandon a bulk load that is not committed. Its files are deleted after the grace period."""
         _refuse_draining(broker)

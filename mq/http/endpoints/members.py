@@ -1,17 +1,17 @@
 """Members of stream groups: join, heartbeats, leave; and their commits."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
-from mq.forms.group_bodies import BODY_BYTES, MOST_DECIDED, CommitBody, HeartbeatBody, JoinBody, LeaveBody
+from mq.forms.group_bodies import BODY_BYTES, MOST_DECIDED, BeatBody, CommitBody, HeartbeatBody, JoinBody, LeaveBody
 from mq.forms.json_form import checked_body, checked_in_steps
 from mq.forms.shallow_json import object_in_steps
 from mq.http.document_response import document_response, done
-from mq.http.json_body import body_schema, parse_body
+from mq.http.json_body import parse_body
 from mq.http.large_bodies import large_body
 from mq.http.metered import waiting
 from mq.http.routers import new_router
@@ -26,14 +26,14 @@ def members_router(broker: Broker) -> APIRouter:
     """The endpoints of members of stream groups."""
     router, groups = new_router("groups"), GroupService(broker)
 
-    @router.serves(JOIN, status_code=201, openapi_extra=body_schema(JoinBody, required=False))
+    @router.serves(JOIN, body=JoinBody, body_required=False)
     async def join(request: Request, topic: str, group: str) -> Response:
         """Join a stream group, or start again under a name. A group that is not there is made."""
         body = await parse_body(request, JoinBody, empty=b"{}")
         with broker.read_budget.lease() as lease:
             return document_response(await groups.ask(operations.JOIN, topic, group, body, lease), lease)
 
-    @router.serves(HEARTBEAT, openapi_extra=_without_member(body_schema(HeartbeatBody)))
+    @router.serves(HEARTBEAT, body=BeatBody)
     async def heartbeat(request: Request, topic: str, group: str, member_id: str) -> Response:
         """Keep a session up: name the segments that are let go, and get those to read and those to let go."""
         async with large_body(broker, request, BODY_BYTES) as text:
@@ -52,7 +52,7 @@ def members_router(broker: Broker) -> APIRouter:
                 lease.close()
                 return Response(status_code=NOBODY_READS)
 
-    @router.serves(LEAVE, status_code=204)
+    @router.serves(LEAVE)
     async def leave(
         topic: str, group: str, member_id: str, member_epoch: Annotated[int | None, Query(ge=1, le=2**62)] = None
     ) -> Response:
@@ -62,7 +62,7 @@ def members_router(broker: Broker) -> APIRouter:
             await groups.ask(operations.LEAVE, topic, group, body, lease)
             return done(lease)
 
-    @router.serves(COMMIT, openapi_extra=body_schema(CommitBody))
+    @router.serves(COMMIT, body=CommitBody)
     async def commit(request: Request, topic: str, group: str) -> Response:
         """Commit positions: everything below them is done. Answered when that is stored."""
         async with large_body(broker, request, BODY_BYTES) as body:
@@ -76,12 +76,3 @@ def _heartbeat(body: bytes, member_id: str) -> Steps[HeartbeatBody]:
     """The heartbeat of the member in the path. The body may name no other."""
     document = yield from object_in_steps(body or b"{}", HeartbeatBody.EXAMPLE, MOST_DECIDED)
     return (yield from checked_in_steps({"member_id": member_id, **document}, HeartbeatBody))
-
-
-def _without_member(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without the member, which the path names already."""
-    (content,) = schema["requestBody"]["content"].values()
-    described = content["schema"]
-    described["properties"] = {name: each for name, each in described["properties"].items() if name != "member_id"}
-    described["required"] = [name for name in described["required"] if name != "member_id"]
-    return schema

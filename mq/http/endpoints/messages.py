@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -38,16 +38,6 @@ SILENT_SECONDS = 5.0
 LONGEST_LOOK_SECONDS = 5.0
 # The pause doubles each time. A takeover of the silent owner's segment ends the wait by itself.
 ASK_AGAIN_FIRST_SECONDS, ASK_AGAIN_LONGEST_SECONDS = 0.2, 1.0
-_PAGE: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Messages, in the format asked for.",
-        "content": {each.media_type: {} for each in PAGE_FORMATS},
-    }
-}
-_PAYLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The bytes.", "content": {"application/octet-stream": {}}},
-    307: {"description": "They are at another address, on the object store itself."},
-}
 _MESSAGE_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
@@ -113,7 +103,7 @@ def messages_router(broker: Broker) -> APIRouter:
     """The endpoints that return messages."""
     router = new_router("messages")
 
-    @router.serves(BROWSE, responses=_PAGE)
+    @router.serves(BROWSE)
     async def browse(
         request: Request,
         topic: str,
@@ -134,7 +124,7 @@ def messages_router(broker: Broker) -> APIRouter:
             about, headers = {"marker": following}, {"Braid-Marker": following}
             return await messages_response(page.format, runtime, runs, about, headers, lease)
 
-    @router.serves(READ_SEGMENT, responses=_PAGE)
+    @router.serves(READ_SEGMENT)
     async def read_segment(
         request: Request,
         topic: str,
@@ -163,7 +153,7 @@ def messages_router(broker: Broker) -> APIRouter:
             runtime.reads.count_read(run.segment, 1, sum(map(len, parts)))
             return PageResponse(parts, {}, JSON, lease)
 
-    @router.serves(GET_PAYLOAD, response_class=Response, responses=_PAYLOAD)
+    @router.serves(GET_PAYLOAD)
     async def read_payload(request: Request, topic: str, message_id: str) -> Response:
         """The bytes a message stands for: its value, or the payload it refers to."""
         with broker.read_budget.lease() as lease:

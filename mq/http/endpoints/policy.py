@@ -9,7 +9,6 @@ from fastapi.responses import Response
 
 from mq.base.errors import Conflict, PolicyChanged, PreconditionMissing
 from mq.broker import Broker
-from mq.forms.formats import JSON
 from mq.http.json_body import parse_object
 from mq.http.reply import json_response
 from mq.http.routers import new_router
@@ -22,19 +21,7 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r'"[!#-~]{1,200}"')
 _MOST_BODY_BYTES = 2 * 1024 * 1024
-_ENTRIES = {"type": "array", "items": {"type": "object"}}
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "version": {"type": "integer"},
-        "grants": _ENTRIES,
-        "revoked_tokens": _ENTRIES,
-        "revoked_principals": _ENTRIES,
-        "quotas": _ENTRIES,
-    },
-}
-_BODY = {
-    "requestBody": {"required": True, "content": {JSON: {"schema": _SCHEMA}}},
+_CONDITION = {
     "parameters": [
         {
             "name": "If-Match",
@@ -58,7 +45,7 @@ def policy_router(broker: Broker) -> APIRouter:
         await in_force.refresh()
         return _answer(in_force.policy)
 
-    @router.serves(PUT_POLICY, openapi_extra=_BODY)
+    @router.serves(PUT_POLICY, openapi_extra=_CONDITION)
     async def put_policy(request: Request) -> Response:
         """Put a policy in the place of the one that `If-Match` names; what it does not say is in force no more.
 

@@ -11,7 +11,7 @@ from filer.slots import SLOTS
 from mq.broker import Broker
 from mq.forms.json_form import JsonBody
 from mq.http.endpoints.topics import segment_shape
-from mq.http.json_body import body_schema, parse_body
+from mq.http.json_body import parse_body
 from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.routes import MERGE, SPLIT
@@ -44,7 +44,7 @@ def split_merge_router(broker: Broker) -> APIRouter:
     """The endpoints that split and merge segments."""
     router = new_router("topics")
 
-    @router.serves(SPLIT, openapi_extra=body_schema(SplitBody, required=False))
+    @router.serves(SPLIT, body=SplitBody, body_required=False)
     async def split(request: Request, topic: str, segment: _SegmentId) -> Response:
         """Cut an open segment at slots, or into parts (2) of equal traffic, or of equal width; its successors."""
         body = await parse_body(request, SplitBody, empty=b"{}")
@@ -52,7 +52,7 @@ def split_merge_router(broker: Broker) -> APIRouter:
             raise InvalidInput("give either 'at' or 'parts', not both")
         return await _carry_out(topic, SplitRequest(segment, None if body.at is None else tuple(body.at), body.parts))
 
-    @router.serves(MERGE, openapi_extra=body_schema(MergeBody))
+    @router.serves(MERGE, body=MergeBody)
     async def merge(request: Request, topic: str, segment: _SegmentId) -> Response:
         """Make one segment of an open segment and its neighbour in key order; their successor."""
         body = await parse_body(request, MergeBody, empty=b"{}")

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from starlette.types import Scope
 
 from filer.clock import Clock
@@ -65,7 +65,7 @@ def subscribe_router(broker: Broker) -> APIRouter:
     """The endpoint of subscriptions."""
     router, streams = new_router("subscribe"), _Streams(broker)
 
-    @router.serves(SUBSCRIBE, response_class=StreamingResponse)
+    @router.serves(SUBSCRIBE)
     async def subscribe(
         request: Request,
         topic: str,

@@ -29,13 +29,13 @@ def tickets_router(broker: Broker, tickets: Tickets) -> APIRouter:
         response.headers["cache-control"] = "no-store"
         return response
 
-    @router.serves(SUBSCRIBE_TICKET, status_code=201)
+    @router.serves(SUBSCRIBE_TICKET)
     async def for_stream(request: Request, topic: str) -> Response:
         """Give a ticket for one `GET …/subscribe?ticket=…`, for a client that can send no header, as `EventSource`."""
         await broker.topics.view(topic)
         return given(request)
 
-    @router.serves(SOCKET_TICKET, status_code=201)
+    @router.serves(SOCKET_TICKET)
     async def for_socket(request: Request, topic: str) -> Response:
         """Give a ticket for one `GET …/socket?ticket=…`, for a client that can send no header, as a browser."""
         await broker.topics.view(topic)

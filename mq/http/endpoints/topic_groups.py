@@ -17,14 +17,12 @@ from mq.http.routes import DELETE_TOPIC_GROUP, GET_TOPIC_GROUP, LIST_TOPIC_GROUP
 from mq.security.principal import Principal
 from mq.topic.topic_runtime import TopicRuntime
 
-_BODY = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
-
 
 def topic_groups_router(broker: Broker) -> APIRouter:
     """Endpoints of topic groups."""
     router = new_router("topic groups")
 
-    @router.serves(PUT_TOPIC_GROUP, responses={201: {"description": "Created."}}, openapi_extra=_BODY)
+    @router.serves(PUT_TOPIC_GROUP)
     async def put_topic_group(request: Request, group: str) -> Response:
         """Create a topic group (201), or add topics to it and change its settings (200).
 
@@ -82,7 +80,7 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         runtime = await broker.topic_groups.group(group)
         return json_response(await _describe(broker, runtime, principal_of(request)))
 
-    @router.serves(DELETE_TOPIC_GROUP, status_code=204)
+    @router.serves(DELETE_TOPIC_GROUP)
     async def delete_topic_group(group: str) -> Response:
         """Delete a topic group with all its topics. Its files are deleted after the grace period."""
         await broker.patience.wait(broker.topic_groups.delete(group), f"the deletion of topic group {group!r}")

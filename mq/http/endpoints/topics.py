@@ -32,6 +32,16 @@ from mq.topic.topic_runtime import TopicRuntime
 
 _UNKNOWN = ShownTraffic(None, None)
 _CONDITION = "if-none-match"
+_HEADER = {
+    "parameters": [
+        {
+            "name": "If-None-Match",
+            "in": "header",
+            "description": "Leave a topic that exists alone (412).",
+            "schema": {"type": "string", "enum": ["*"]},
+        }
+    ]
+}
 
 
 def topics_router(broker: Broker) -> APIRouter:
@@ -40,8 +50,7 @@ def topics_router(broker: Broker) -> APIRouter:
 
     @router.serves(
         PUT_TOPIC,
-        responses={201: {"description": "Created."}},
-        openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+        openapi_extra=_HEADER,
     )
     async def put_topic(request: Request, topic: str) -> Response:
         """Create a topic (201), or change its configuration (200). Only the given settings change.
@@ -107,7 +116,7 @@ def topics_router(broker: Broker) -> APIRouter:
         grouped = {"group": view.runtime.topic} if view.state.is_grouped else {}
         return json_response(described | {"topic": topic, **grouped})
 
-    @router.serves(DELETE_TOPIC, status_code=204)
+    @router.serves(DELETE_TOPIC)
     async def delete_topic(topic: str) -> Response:
         """Delete a topic. Its files are deleted after the grace period."""
         await broker.patience.wait(broker.administration.delete(topic), f"the deletion of topic {topic!r}")

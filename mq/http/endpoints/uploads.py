@@ -11,7 +11,7 @@ from filer.times import rfc3339
 from mq.base.errors import BodyTooLarge, Draining
 from mq.broker import Broker
 from mq.forms.json_form import JsonBody
-from mq.http.json_body import body_schema, parse_body
+from mq.http.json_body import parse_body
 from mq.http.principals import presigned_seconds, principal_of
 from mq.http.reply import json_response
 from mq.http.routers import new_router
@@ -31,7 +31,7 @@ def uploads_router(broker: Broker) -> APIRouter:
     """The endpoint that issues uploads."""
     router = new_router("uploads")
 
-    @router.serves(BEGIN_UPLOAD, status_code=201, openapi_extra=body_schema(UploadRequest))
+    @router.serves(BEGIN_UPLOAD, body=UploadRequest)
     async def issue(request: Request, topic: str) -> Response:
         """Issue an upload: PUT the payload to `url` with `headers`, then publish `"ref": {"upload": id}`."""
         if broker.draining.is_set():

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import orjson
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from filer.errors import BraidError
 from filer.keys import check_name
@@ -34,7 +34,7 @@ def verification_router(broker: Broker) -> APIRouter:
     """The endpoints that check the stored objects."""
     router = new_router("verification")
 
-    @router.serves(VERIFY_TOPIC, response_class=StreamingResponse)
+    @router.serves(VERIFY_TOPIC)
     async def verify_topic(request: Request, topic: str) -> Response:
         """Check every byte of a topic. Each second, and for each object that is wrong, a line says what was found."""
         # Its lines name objects of all topics of a group.
@@ -42,7 +42,7 @@ def verification_router(broker: Broker) -> APIRouter:
         broker.verifications.check()
         return _answer(broker, await broker.verifications.of_topic(check_name(topic)))
 
-    @router.serves(VERIFY_CLUSTER, response_class=StreamingResponse)
+    @router.serves(VERIFY_CLUSTER)
     async def verify_cluster() -> Response:
         """Check the records of the cluster; lines as those of a topic."""
         broker.verifications.check()

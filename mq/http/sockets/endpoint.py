@@ -2,7 +2,6 @@
 
 import asyncio
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -30,10 +29,6 @@ _ASKS = (
     "a WebSocket is opened with the headers 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', "
     f"'Sec-WebSocket-Key' and 'Sec-WebSocket-Protocol: {SUBPROTOCOL}' over HTTP/1.1"
 )
-_DESCRIBED: dict[int | str, dict[str, Any]] = {
-    101: {"description": "The connection is a WebSocket from here on, of the subprotocol `braidmq.v1`."},
-    426: {"description": "The request asks for no WebSocket."},
-}
 
 
 def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRouter:
@@ -43,7 +38,7 @@ def socket_router(broker: Broker, guard: Guard, publisher: Publisher) -> APIRout
     tasks: set[asyncio.Task[None]] = set()
     busy = BusySockets(broker)
 
-    @router.serves(SOCKET, responses=_DESCRIBED, response_class=Response)
+    @router.serves(SOCKET)
     async def open_socket(request: Request, topic: str) -> Response:
         """Open a WebSocket: publish, subscribe, claim, ack, both ways at once, as docs/websocket.md says."""
         caller, headers = caller_of(request.scope), request.scope["headers"]

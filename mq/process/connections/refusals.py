@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from filer import request_ids
+from mq.base.problem_kinds import ProblemKind
 from mq.http.problems import Problem
 
 
@@ -31,7 +32,9 @@ class Refusal:
         return status + b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + body
 
 
-def _refusal(reason: str, slug: str, title: str, status: int, detail: str, *, retryable: bool = False) -> Refusal:
+def _refusal(
+    reason: str, slug: ProblemKind, title: str, status: int, detail: str, *, retryable: bool = False
+) -> Refusal:
     return Refusal(reason, Problem(slug, title, status, detail, retryable))
 
 

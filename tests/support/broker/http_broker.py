@@ -35,6 +35,7 @@ from mq.process.http_server import connection_watches
 from mq.process.listen import Listening
 from mq.tls.broker_certificates import BrokerCertificates
 from mq.tracing.tracer import NO_TRACER, Tracer
+from tests.support.broker.described_answers import DescribedClient
 from tests.support.net.served_tests import note_server
 
 HOST = "127.0.0.1"
@@ -134,7 +135,7 @@ async def http_broker(
         try:
             for server, task in zip(servers, serving, strict=True):
                 await _started(server, task)
-            async with httpx.AsyncClient(
+            async with DescribedClient(
                 base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=client_tls
             ) as client:
                 yield HttpBroker(broker, url, listening[0].sock.getsockname()[1], client, peer_url)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +21,9 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from filer.clock import SystemClock
 from filer.stores.memory_store import MemoryStore
-from tests.support.broker.http_broker import http_broker
+from tests.support.broker.described_answers import check_answer, document
+from tests.support.broker.http_broker import HttpBroker, http_broker
+from tests.support.broker.problems import check_problem
 from tests.support.thoroughness import THOROUGH, few_or_many
 from tests.support.token_maker import TokenMaker
 
@@ -124,56 +127,29 @@ def _check(case: "schemathesis.Case[Any]", response: Response) -> None:
         assert response.json()["detail"]
 
 
-def test_every_endpoint_is_documented(url: str) -> None:
-    paths = httpx.get(f"{url}/openapi.json").json()["paths"]
-    topic = "/v1/topics/{topic}"
-    assert {path: sorted(methods) for path, methods in paths.items()} == {
-        "/v1/topics": ["get"],
-        "/v1/topic-groups": ["get"],
-        "/v1/topic-groups/{group}": ["delete", "get", "put"],
-        topic: ["delete", "get", "put"],
-        f"{topic}/route": ["get"],
-        f"{topic}/verification": ["get"],
-        f"{topic}/messages": ["get", "post"],
-        f"{topic}/messages/{{message_id}}": ["get"],
-        f"{topic}/messages/{{message_id}}/payload": ["get"],
-        f"{topic}/positions": ["get"],
-        f"{topic}/segments/{{segment}}/messages": ["get"],
-        f"{topic}/segments/{{segment}}/files": ["get"],
-        f"{topic}/segments/{{segment}}/split": ["post"],
-        f"{topic}/segments/{{segment}}/merge": ["post"],
-        f"{topic}/history": ["get"],
-        f"{topic}/socket": ["get"],
-        f"{topic}/subscribe": ["get"],
-        f"{topic}/subscribe/tickets": ["post"],
-        f"{topic}/socket/tickets": ["post"],
-        f"{topic}/files": ["get"],
-        f"{topic}/upkeep": ["post"],
-        f"{topic}/uploads": ["post"],
-        f"{topic}/uploads/{{upload}}": ["put"],
-        f"{topic}/loads": ["post"],
-        f"{topic}/loads/{{load}}": ["delete", "get", "post"],
-        f"{topic}/loads/{{load}}/urls": ["post"],
-        f"{topic}/loads/{{load}}/files/{{segment}}/{{base_offset}}": ["put"],
-        f"{topic}/groups": ["get"],
-        f"{topic}/groups/{{group}}": ["delete", "get", "put"],
-        f"{topic}/groups/{{group}}/reset": ["post"],
-        f"{topic}/groups/{{group}}/redrive": ["post"],
-        f"{topic}/groups/{{group}}/messages": ["get"],
-        f"{topic}/groups/{{group}}/claims": ["post"],
-        f"{topic}/groups/{{group}}/acks": ["post"],
-        f"{topic}/groups/{{group}}/releases": ["post"],
-        f"{topic}/groups/{{group}}/extensions": ["post"],
-        f"{topic}/groups/{{group}}/members": ["post"],
-        f"{topic}/groups/{{group}}/members/{{member_id}}": ["delete"],
-        f"{topic}/groups/{{group}}/members/{{member_id}}/heartbeats": ["post"],
-        f"{topic}/groups/{{group}}/commits": ["post"],
-        "/v1/cluster/verification": ["get"],
-        "/v1/cluster": ["get"],
-        "/v1/cluster/policy": ["get", "put"],
-        "/v1/cluster/brokers/{name}/drain": ["delete", "post"],
-        "/livez": ["get"],
-        "/healthz": ["get"],
-        "/readyz": ["get"],
-        "/metrics": ["get"],
-    }
+async def test_the_document_is_made_once(memory_broker: HttpBroker) -> None:
+    """Many clients may ask for it at the same time."""
+    answers = await asyncio.gather(*(memory_broker.client.get("/openapi.json") for _ in range(5)))
+    assert len({answer.raise_for_status().content for answer in answers}) == 1
+    assert (await memory_broker.client.head("/openapi.json")).status_code == 200
+    check_problem(await memory_broker.client.get("/openapi.json?format=yaml"), 422, "invalid-request", "format")
+
+
+@pytest.mark.parametrize(
+    ("field", "why"), [({"surprise": 1}, "Additional properties"), ({"limit_bytes": "many"}, "is not of type")]
+)
+async def test_an_answer_that_is_not_described_fails_its_test(field: dict[str, object], why: str) -> None:
+    """So that no other test overlooks one."""
+    problem = {"type": "urn:braidmq:forbidden", "title": "", "status": 403, "detail": "", "retryable": False}
+    headers = {"content-type": "application/problem+json"}
+    request = httpx.Request("GET", "http://b/v1/topics")
+    known = await document()
+    check_answer(known, httpx.Response(403, headers=headers, content=orjson.dumps(problem), request=request))
+    with pytest.raises(AssertionError, match=why):
+        check_answer(
+            known, httpx.Response(403, headers=headers, content=orjson.dumps(problem | field), request=request)
+        )
+    with pytest.raises(AssertionError, match="text/html"):
+        check_answer(known, httpx.Response(200, headers={"content-type": "text/html"}, request=request))
+    with pytest.raises(AssertionError, match="has only 200, 4XX"):
+        check_answer(known, httpx.Response(202, request=request))
