@@ -23,7 +23,7 @@ FAST_TESTS := tests/unit tests/simulation tests/integration/filer tests/integrat
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast test-thorough setup check lint style types imports format model unit integration cluster \
-	alerts locks sbom audit helm-docs helm-unittest image-test kube kube-node chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
+	alerts locks sbom audit helm-docs helm-unittest generated-clients image-test kube kube-node chaos prove trials fuzz bench bench-peers bench-cluster bench-scaling bench-counting bench-loading bench-spark clean
 
 help:
 	@echo "make run        serve on http://127.0.0.1:8080 with ./braid-data (ARGS='--port 9090' for more)"
@@ -43,6 +43,7 @@ help:
 	@echo "make kube       install the chart on a real Kubernetes control plane: needs Go, builds Kubernetes once (ARGS='-k drain')"
 	@echo "make kube-node  run the chart in real containers, under load and faults: needs root, Go and packages that it names"
 	@echo "make alerts     every alert by a real fault, every panel by a real Prometheus: some ten minutes; needs apt-get, or prometheus and promtool"
+	@echo "make generated-clients  clients from /openapi.json in TypeScript and Go, compiled and run: needs Node with npm, and Go"
 	@echo "make model      explore the protocol models, if they have changed since they were last explored"
 	@echo "make unit | integration | cluster | lint | format | clean"
 	@echo "make helm-docs  write the page of the chart's values; make helm-unittest  its suites: both need Go"
@@ -165,6 +166,12 @@ helm-docs:
 
 helm-unittest:
 	@program=$$(tools/go_tool.sh $@) && "$$program" --strict helm/braidmq
+
+# What npm gets is checked by the hashes in the lock, and no program of a package runs while it is installed.
+generated-clients: $(VENV)/.all
+	@command -v npm >/dev/null && command -v go >/dev/null || { echo "make: generated clients take Node 20 or later with npm, and Go 1.26 or later" >&2; exit 1; }
+	npm ci --prefix tests/generated_clients/typescript --ignore-scripts --no-audit --no-fund --silent
+	$(BIN)/python -m pytest tests/generated_clients $(ARGS)
 
 image-test: $(VENV)/.all
 	$(BIN)/python -m tests.image $(ARGS)
