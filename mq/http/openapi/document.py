@@ -16,7 +16,7 @@ from mq.http.openapi.problems import Problem
 from mq.http.openapi.schemas import Schema, components, plain, reference
 from mq.http.problems import MEDIA_TYPE
 from mq.http.routers import Body, ServedRoute
-from mq.http.routes import DRAIN, END_DRAIN, ROUTES, SOCKET, SUBSCRIBE, Route
+from mq.http.routes import ROUTES, SOCKET, SUBSCRIBE, Route
 
 DESCRIPTION = "A message queue whose log is a table."
 _ANYBODY: dict[str, list[str]] = {}
@@ -53,7 +53,8 @@ _PARAMETERS = {
 }
 """What parameters mean whose endpoints do not say it."""
 _PROBLEM = {"$ref": "#/components/responses/Problem"}
-_PROBLEMS = {"4XX": _PROBLEM, "500": _PROBLEM, "503": _PROBLEM}
+# Any broker may have to ask another one, which refuses (502) or does not answer (503).
+_PROBLEMS = dict.fromkeys(("4XX", "500", "502", "503"), _PROBLEM)
 
 
 def document_of(served: Sequence[BaseRoute]) -> dict[str, Any]:
@@ -114,9 +115,8 @@ def _parameter(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _responses(route: Route) -> Schema:
-    refused = {**_PROBLEMS, **({"502": _PROBLEM} if route in (DRAIN, END_DRAIN) else {})}
     answers = {str(status): _response(each) for status, each in ANSWERS[route].items()}
-    return {**answers, **{status: each for status, each in refused.items() if status not in answers}}
+    return {**answers, **{status: each for status, each in _PROBLEMS.items() if status not in answers}}
 
 
 def _response(answer: Described) -> Schema:
