@@ -1,12 +1,14 @@
 """What another coordinator of a queue group knows: who may have what, what nobody has got, and how much may be out."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from filer.keys import GROUPS_TOPIC
 from filer.stores.memory_store import MemoryStore
+from filer.stores.store import Data, MakeData
 from tests.support.broker.group_requests import G, T, claim, decide, group, publish, publish_keys, values
 from tests.support.broker.http_broker import HttpBroker, http_broker
 from tests.support.store.dying_store import DyingStore
@@ -52,6 +54,32 @@ async def test_what_was_never_handed_out_comes_at_once(order: str, dies: bool) -
         rest = [each for each in KEYS if each[0] == "b"][2:] if order == "key" else []
         assert await all_at_once(broker) == rest
         assert (await group(broker))["lag"]["messages"] == 0
+
+
+class SlowStore(DyingStore):
+    """Records take so long that claims which follow one another come within a few of them."""
+
+    async def create(self, key: str, data: Data | MakeData, *, metadata: Mapping[str, str] | None = None) -> None:
+        await asyncio.sleep(0.15)
+        await super().create(key, data, metadata=metadata)
+
+
+@pytest.mark.parametrize("is_acked", [True, False], ids=["each acked", "none acked"])
+async def test_on_a_slow_store_what_was_never_handed_out_comes_at_once_too(is_acked: bool) -> None:
+    """Where a record takes long, none exposes messages ahead of a consumer that claims one after the other."""
+    kept = MemoryStore()
+    store = SlowStore(kept)
+    async with http_broker(store) as broker:
+        await broker.client.put(T)
+        await broker.client.put(G, json={"lease_seconds": LONGEST_LEASE_SECONDS})
+        await publish_keys(broker, *KEYS)
+        for _ in range(8):
+            last = await claim(broker, max=1)
+            if is_acked:
+                (await decide(broker, "acks", last)).raise_for_status()
+        store.dead = True
+    async with http_broker(kept) as broker:
+        assert await all_at_once(broker) == KEYS[8:]
 
 
 async def test_what_was_given_back_comes_at_once() -> None:
