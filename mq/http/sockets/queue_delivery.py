@@ -61,10 +61,10 @@ class QueueDelivery(Subscription):
             claim.lease_seconds = asked.lease_seconds
         with self._broker.read_budget.lease() as lease:
             claimed = await self._service.ask(CLAIM, self._topic, self.group, claim, lease, accept=media_type)
-            if claimed.count:
+            if count := claimed.count():
                 lease.keep(sum(map(len, claimed.parts)))
                 if media_type == JSON:
-                    await self.deliver(claimed.parts, claimed.count)
+                    await self.deliver(claimed.parts, count)
                 else:
-                    await self.deliver_arrow(claimed.parts, claimed.count, claims_in(ARROW, claimed.parts[0]))
+                    await self.deliver_arrow(claimed.parts, count, claims_in(ARROW, claimed.parts[0]))
             lease.close()

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from mq.forms.render import Part
+from mq.service.groups.claims_page import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """So many claimed messages and their claims, in parts, in that format."""
+    """Claimed messages and their claims, in parts, in that format.
+
+    `messages` is their number; None if a coordinator of an earlier version has not sent it.
+    """
 
     media_type: str
     parts: Sequence[Part]
-    count: int
+    messages: int | None
+
+    def count(self) -> int:
+        """The number of messages. For a coordinator of an earlier version this parses the page."""
+        return count_of(self.media_type, b"".join(self.parts)) if self.messages is None else self.messages
 
 
 Names = Sequence[tuple[str, str]]

@@ -13,16 +13,12 @@ import orjson
 
 from mq.forms.formats import JSON
 from mq.forms.group_bodies import (
-    AckBody,
     ClaimBody,
-    CommitBody,
-    ExtensionBody,
     HeartbeatBody,
     JoinBody,
     LeaveBody,
     MessagesBody,
     RedriveBody,
-    ReleaseBody,
     ResetBody,
 )
 from mq.forms.json_form import JsonBody, checked_body
@@ -31,7 +27,6 @@ from mq.limits.budget import Budget
 from mq.limits.read_budget import ReadLease
 from mq.peers.group_call import GroupReply
 from mq.service.groups.answers import Claimed, Document, Names
-from mq.service.groups.claims_page import count_of
 from mq.service.groups.long_bodies import decision_bytes, parsed_in_turns
 
 Q = TypeVar("Q")
@@ -94,7 +89,7 @@ class _Checked(BodyForm[B]):
         self._model = model
 
     def write(self, body: B) -> bytes:
-        # Brokers of earlier versions refuse fields that they do not know.
+        # Brokers of earlier versions refuse unknown fields, so only the fields that were given are sent.
         return body.model_dump_json(exclude_unset=True, by_alias=True).encode()
 
     async def read(self, text: bytes, lease: ReadLease, room: Budget) -> B:
@@ -109,21 +104,16 @@ class _CheckedInTurns(_Checked[B]):
             return await parsed_in_turns(text, self._model, lease)
 
 
-class Text(BodyForm[bytes], Generic[B]):
-    """A body that may name many messages, of that model.
+class _Text(BodyForm[bytes]):
+    """A body that may name many messages. It stays text until the coordinator works on it.
 
-    It stays text until the coordinator works on it: parsed it would take forty times as much memory.
+    Parsed it would take forty times as much memory.
     """
 
-    def __init__(self, model: type[B]) -> None:
-        self.model = model
-
     def write(self, body: bytes) -> bytes:
-        """As `BodyForm.write`."""
         return body
 
     async def read(self, text: bytes, lease: ReadLease, room: Budget) -> bytes:
-        """As `BodyForm.read`."""
         return text
 
 
@@ -140,8 +130,7 @@ class Operation(Generic[Q, A]):
     """A kind of request, under its name between brokers.
 
     `wait_of` returns for how many seconds a request may wait. `makes_group`: it creates a group that does not exist.
-    `is_bounded`: its body and its work count in the memory for decisions. `turn` is its line on the event loop, unless
-    it waits.
+    `turn` is its line on the event loop, unless it waits.
     """
 
     name: str
@@ -149,8 +138,12 @@ class Operation(Generic[Q, A]):
     reply: ReplyForm[A]
     wait_of: Callable[[Q], float] = lambda _: 0.0
     makes_group: bool = False
-    is_bounded: bool = False
     turn: Literal["others", "pages"] = "others"
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its body is text, which counts in the memory for decisions while the coordinator works on it."""
+        return isinstance(self.body, _Text)
 
 
 def _document(reply: GroupReply) -> Document:
@@ -158,17 +151,15 @@ def _document(reply: GroupReply) -> Document:
 
 
 def _claimed(reply: GroupReply) -> Claimed:
-    # A coordinator of an earlier version does not say how many messages there are.
-    count = count_of(reply.media_type, reply.body) if reply.messages is None else reply.messages
-    return Claimed(reply.media_type, [reply.body], count)
+    return Claimed(reply.media_type, [reply.body], reply.messages)
 
 
-_NOTHING = _Nothing()
+_NOTHING, _TEXT = _Nothing(), _Text()
 _DOCUMENT: ReplyForm[Document] = ReplyForm(
     lambda answer: GroupReply(_CREATED if answer.is_new else 200, JSON, b"".join(answer.parts)), _document
 )
 _CLAIMED: ReplyForm[Claimed] = ReplyForm(
-    lambda answer: GroupReply(200, answer.media_type, b"".join(answer.parts), answer.count), _claimed
+    lambda answer: GroupReply(200, answer.media_type, b"".join(answer.parts), answer.messages), _claimed
 )
 _DONE: ReplyForm[None] = ReplyForm(lambda _: GroupReply(_NO_CONTENT, JSON, b""), lambda _: None)
 _NAMES: ReplyForm[Names] = ReplyForm(
@@ -184,13 +175,13 @@ RESET = Operation("reset", _Checked(ResetBody), _DOCUMENT)
 REDRIVE = Operation("redrive", _Checked(RedriveBody), _DOCUMENT)
 LOOK = Operation("messages", _Checked(MessagesBody), _DOCUMENT, turn="pages")
 CLAIM = Operation("claims", _Checked(ClaimBody), _CLAIMED, wait_of=lambda body: body.wait, makes_group=True)
-ACK = Operation("acks", Text(AckBody), _DOCUMENT, is_bounded=True)
-RELEASE = Operation("releases", Text(ReleaseBody), _DOCUMENT, is_bounded=True)
-EXTEND = Operation("extensions", Text(ExtensionBody), _DOCUMENT, is_bounded=True)
+ACK = Operation("acks", _TEXT, _DOCUMENT)
+RELEASE = Operation("releases", _TEXT, _DOCUMENT)
+EXTEND = Operation("extensions", _TEXT, _DOCUMENT)
 JOIN = Operation("members", _Checked(JoinBody), _DOCUMENT, makes_group=True)
 HEARTBEAT = Operation("heartbeats", _CheckedInTurns(HeartbeatBody), _DOCUMENT, wait_of=lambda body: body.wait)
 LEAVE = Operation("leave", _Checked(LeaveBody), _DONE)
-COMMIT = Operation("commits", Text(CommitBody), _DOCUMENT, is_bounded=True)
+COMMIT = Operation("commits", _TEXT, _DOCUMENT)
 
 OPERATIONS: Mapping[str, Operation[Any, Any]] = {
     each.name: each
