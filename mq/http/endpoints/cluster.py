@@ -1,6 +1,7 @@
 """The cluster, probes and metrics."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -17,6 +18,7 @@ from mq.http.reply import json_response
 from mq.http.routers import new_router
 from mq.http.routes import CLUSTER, DRAIN, END_DRAIN, HEALTHZ, LIVEZ, METRICS, READYZ
 from mq.limits.steps import Steps, in_turns
+from mq.security.principal import Principal
 
 # A line of metrics takes about as long as some ten lines of a page.
 _STEP_BYTES = 8 * 1024
@@ -37,55 +39,20 @@ def cluster_router(broker: Broker) -> APIRouter:
         counted yet. It is null until their names are known. `problems` has `zookeeper-lost` while this broker is out of
         touch with ZooKeeper: `leader` is null then, and `brokers` are those that it knew last.
         """
-        principal = principal_of(request)
-        may_observe = principal.grants.allow_on_cluster("observe")
-        if may_observe:
-            owned = await broker.segment_counts.by_owner()
-            brokers = [_broker(broker, info, owned[info.id]) for info in broker.coordinator.brokers()]
-        else:
-            brokers = [_broker(broker, info, None) for info in broker.coordinator.brokers()]
-        transitions = [
-            {"topic": r.topic, "reason": t.reason, "seal": list(t.seal), "open": [s.id for s in t.open]}
-            for r in broker.topics.values()
-            if (t := r.state.transition) is not None and principal.sees(r.topic)
-        ]
-        return json_response(
-            {
-                "cluster": broker.settings.cluster,
-                "version": VERSION,
-                # Out of touch it would be the last leader that was known, which may have died since.
-                "leader": None if (lost := broker.zookeeper_lost) is not None else broker.coordinator.leader(),
-                "brokers": brokers,
-                "peer_keys": _peer_keys(broker) if may_observe else None,
-                "transitions": transitions,
-                "topics_loading": broker.loading.left if broker.settings.zookeeper is None else 0,
-                "problems": [] if lost is None else [zookeeper_problem(lost)],
-                "damaged": [each for each in _damaged_topics(broker) if principal.sees(str(each["topic"]))],
-            }
-        )
+        return json_response(await _described(broker, principal_of(request)))
 
     @router.serves(DRAIN)
     async def drain(name: str) -> Response:
         """Make a broker, by id or name, hand over its segments. It keeps running, without segments."""
         info = _called(broker.coordinator.brokers(), name)
-        mine = info.id == broker.id
-        segments = await (
-            broker.drainer.hand_over_to_others()
-            if mine
-            else _answer_of(info, broker.peers.drain(broker.peers.url_of(info)))
-        )
+        segments = await _answer_of(broker, info, broker.drainer.hand_over_to_others, broker.peers.drain)
         return json_response({"broker": info.id, "segments": segments}, status=202)
 
     @router.serves(END_DRAIN)
     async def undrain(name: str) -> Response:
         """Let a broker, by id or name, own segments again after it was drained."""
         info = _called(broker.coordinator.brokers(), name)
-        mine = info.id == broker.id
-        segments = await (
-            broker.drainer.take_part_again()
-            if mine
-            else _answer_of(info, broker.peers.undrain(broker.peers.url_of(info)))
-        )
+        segments = await _answer_of(broker, info, broker.drainer.take_part_again, broker.peers.undrain)
         return json_response({"broker": info.id, "segments": segments})
 
     @router.head("/livez", include_in_schema=False)
@@ -112,6 +79,32 @@ def cluster_router(broker: Broker) -> APIRouter:
     return router
 
 
+async def _described(broker: Broker, principal: Principal) -> dict[str, Any]:
+    """The cluster, as far as the principal may know it."""
+    may_observe = principal.grants.allow_on_cluster("observe")
+    owned = await broker.segment_counts.by_owner() if may_observe else None
+    brokers = [
+        _broker(broker, info, None if owned is None else owned[info.id]) for info in broker.coordinator.brokers()
+    ]
+    transitions = [
+        {"topic": r.topic, "reason": t.reason, "seal": list(t.seal), "open": [s.id for s in t.open]}
+        for r in broker.topics.values()
+        if (t := r.state.transition) is not None and principal.sees(r.topic)
+    ]
+    return {
+        "cluster": broker.settings.cluster,
+        "version": VERSION,
+        # Out of touch it would be the last leader that was known, which may have died since.
+        "leader": None if (lost := broker.zookeeper_lost) is not None else broker.coordinator.leader(),
+        "brokers": brokers,
+        "peer_keys": _peer_keys(broker) if may_observe else None,
+        "transitions": transitions,
+        "topics_loading": broker.loading.left if broker.settings.zookeeper is None else 0,
+        "problems": [] if lost is None else [zookeeper_problem(lost)],
+        "damaged": [each for each in _damaged_topics(broker) if principal.sees(str(each["topic"]))],
+    }
+
+
 def _damaged_topics(broker: Broker) -> list[dict[str, str | int]]:
     """The topics with damaged or missing objects that this broker knows of, by the scrub or by its readers."""
     counts = broker.scrubber.findings.topics()
@@ -133,10 +126,14 @@ def _ids(brokers: Sequence[BrokerInfo]) -> str:
     return ", ".join(b.id for b in brokers)
 
 
-async def _answer_of(info: BrokerInfo, call: Awaitable[int]) -> int:
-    """The answer of another broker. Raises `PeerUnreachable` if it does not answer."""
+async def _answer_of(
+    broker: Broker, info: BrokerInfo, here: Callable[[], Awaitable[int]], there: Callable[[str | None], Awaitable[int]]
+) -> int:
+    """The answer of that broker, which may be this one. Raises `PeerUnreachable` if it does not answer."""
+    if info.id == broker.id:
+        return await here()
     try:
-        return await call
+        return await there(broker.peers.url_of(info))
     except (PeerUnreachable, PeerSilent) as error:
         raise PeerUnreachable(f"broker {info.id} does not answer: {error}") from error
 

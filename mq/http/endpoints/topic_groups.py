@@ -49,28 +49,7 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         request: Request, after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 100
     ) -> Response:
         """List the topic groups that one may observe by name, a page at a time, with the topics that one may."""
-        principal = principal_of(request)
-        listed: list[dict[str, Any]] = []
-        for name in await broker.catalogue.names(after=after):
-            if len(listed) > limit:
-                break
-            if not principal.sees(name):
-                continue
-            try:
-                record = await broker.catalogue.read(name)
-            except UnreadableObject:
-                continue  # GET /v1/topics names it
-            grouping = None if record is None or record.state.deleted else record.state.group
-            if record is not None and grouping is not None:
-                listed.append(
-                    {
-                        "group": name,
-                        "topics": [topic for topic in grouping.topics if principal.sees(topic)],
-                        "splittable": grouping.splittable,
-                        "segments": len(record.state.open_segments),
-                        "version": record.state.version,
-                    }
-                )
+        listed = await _listed(broker, principal_of(request), after, limit + 1)
         page = listed[:limit]
         return json_response({"topic_groups": page, "next": page[-1]["group"] if len(listed) > limit else None})
 
@@ -87,6 +66,30 @@ def topic_groups_router(broker: Broker) -> APIRouter:
         return Response(status_code=204)
 
     return router
+
+
+async def _listed(broker: Broker, principal: Principal, after: str | None, most: int) -> list[dict[str, Any]]:
+    """At most so many topic groups behind a name that the principal may observe, each with the topics that it may."""
+    listed: list[dict[str, Any]] = []
+    for name in filter(principal.sees, await broker.catalogue.names(after=after)):
+        if len(listed) == most:
+            break
+        try:
+            record = await broker.catalogue.read(name)
+        except UnreadableObject:
+            continue  # GET /v1/topics names it
+        grouping = None if record is None or record.state.deleted else record.state.group
+        if record is not None and grouping is not None:
+            listed.append(
+                {
+                    "group": name,
+                    "topics": [topic for topic in grouping.topics if principal.sees(topic)],
+                    "splittable": grouping.splittable,
+                    "segments": len(record.state.open_segments),
+                    "version": record.state.version,
+                }
+            )
+    return listed
 
 
 async def _describe(broker: Broker, runtime: TopicRuntime, principal: Principal) -> dict[str, Any]:

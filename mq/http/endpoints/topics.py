@@ -27,6 +27,7 @@ from mq.http.reply import Reply, json_response
 from mq.http.routers import new_router
 from mq.http.routes import DELETE_TOPIC, GET_ROUTE, GET_TOPIC, LIST_TOPICS, PUT_TOPIC
 from mq.peers.traffic_report import ShownTraffic
+from mq.security.principal import Principal
 from mq.topic.lost_objects import SHOWN
 from mq.topic.topic_runtime import TopicRuntime
 
@@ -48,10 +49,7 @@ def topics_router(broker: Broker) -> APIRouter:
     """Endpoints of topics themselves."""
     router, put = new_router("topics"), PutTopic(broker)
 
-    @router.serves(
-        PUT_TOPIC,
-        openapi_extra=_HEADER,
-    )
+    @router.serves(PUT_TOPIC, openapi_extra=_HEADER)
     async def put_topic(request: Request, topic: str) -> Response:
         """Create a topic (201), or change its configuration (200). Only the given settings change.
 
@@ -75,27 +73,7 @@ def topics_router(broker: Broker) -> APIRouter:
 
         Names that begin with `__` are left out without `internal=true`, unless they are unusable.
         """
-        principal = principal_of(request)
-        listed: list[dict[str, Any]] = []
-        groups: dict[str, TopicState | None] = {}
-        for name in await broker.catalogue.names(after=after):
-            if len(listed) > limit:
-                break
-            if not principal.sees(name):
-                continue
-            try:
-                record = await broker.catalogue.read(name)
-                group = None if record is None else await _group_of(broker, record.state, groups)
-            except UnreadableObject as error:
-                listed.append({"topic": name, "problem": problem_of(error).slug, "key": error.key})
-                continue
-            if record is None or (record.state.deleted and group is None) or (is_internal(name) and not internal):
-                continue
-            state = group or record.state
-            listed.append(
-                {"topic": name, "segments": len(state.open_segments), "version": state.version}
-                | ({} if state.group is None or not principal.sees(state.topic) else {"group": state.topic})
-            )
+        listed = await _listed(broker, principal_of(request), after, limit + 1, internal=internal)
         page = listed[:limit]
         return json_response(
             {
@@ -170,6 +148,31 @@ def _wants_new(condition: str | None) -> bool:
             f"If-None-Match: a topic has no versions to name, only * can be given, not {condition!r:.80}"
         )
     return condition is not None
+
+
+async def _listed(
+    broker: Broker, principal: Principal, after: str | None, most: int, *, internal: bool
+) -> list[dict[str, Any]]:
+    """At most so many topics behind a name that the principal may observe; unusable ones have a `problem`."""
+    listed: list[dict[str, Any]] = []
+    groups: dict[str, TopicState | None] = {}
+    for name in filter(principal.sees, await broker.catalogue.names(after=after)):
+        if len(listed) == most:
+            break
+        try:
+            record = await broker.catalogue.read(name)
+            group = None if record is None else await _group_of(broker, record.state, groups)
+        except UnreadableObject as error:
+            listed.append({"topic": name, "problem": problem_of(error).slug, "key": error.key})
+            continue
+        if record is None or (record.state.deleted and group is None) or (is_internal(name) and not internal):
+            continue
+        state = group or record.state
+        listed.append(
+            {"topic": name, "segments": len(state.open_segments), "version": state.version}
+            | ({} if state.group is None or not principal.sees(state.topic) else {"group": state.topic})
+        )
+    return listed
 
 
 async def _group_of(broker: Broker, state: TopicState, known: dict[str, TopicState | None]) -> TopicState | None:
