@@ -138,7 +138,7 @@ def _security(route: Route) -> Schema:
 
 def _problem() -> Schema:
     return {
-        "description": "What is wrong, and what would be right.",
+        "description": "The broker refuses the request, or fails. The problem says why, and what would be right.",
         "headers": {
             "Retry-After": {
                 "description": "There if `retryable` is true: after how many seconds.",

@@ -1,14 +1,12 @@
 """Files of segments, bulk loads, and the lines of streams."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime
 
-from mq.http.openapi.answer import ABSENT, Answer
+from mq.http.openapi.answer import ABSENT, Answer, Slots
 from mq.http.openapi.messages import Message
 from mq.http.openapi.problems import Problem
-
-_Slots = Annotated[list[int], Field(min_length=2, max_length=2, description="The slots `[from, to)` of its keys.")]
 
 
 class SegmentFile(Answer):
@@ -47,7 +45,7 @@ class ReservedSegment(Answer):
     """A segment of a bulk load."""
 
     segment: int
-    range: _Slots
+    range: Slots
     prefix: str
     """The folder of its files on the store."""
 
@@ -94,7 +92,7 @@ class LoadedSegment(Answer):
     """A segment of a bulk load that is committed."""
 
     segment: int
-    range: _Slots
+    range: Slots
     end_offset: int
 
 

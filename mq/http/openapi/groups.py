@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from groups.settings import Acks, DeadLetter, GroupSettings, Mode
-from mq.http.openapi.answer import ABSENT, Answer
+from mq.http.openapi.answer import ABSENT, Answer, Put
 from mq.http.openapi.messages import Message
-from mq.http.openapi.topics import Difference
 
 _Range = Annotated[list[int], Field(min_length=2, max_length=2)]
 
@@ -122,20 +121,12 @@ class StreamGroup(Answer):
     """Messages that retention removed before they were done."""
 
 
-class PutQueueGroup(QueueGroup):
+class PutQueueGroup(QueueGroup, Put):
     """A queue group that was created or changed."""
 
-    created: bool
-    differs: dict[str, Difference]
-    """What was ignored, by its name."""
 
-
-class PutStreamGroup(StreamGroup):
+class PutStreamGroup(StreamGroup, Put):
     """A stream group that was created or changed."""
-
-    created: bool
-    differs: dict[str, Difference]
-    """What was ignored, by its name."""
 
 
 class ListedGroup(Answer):

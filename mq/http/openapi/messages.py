@@ -1,4 +1,4 @@
-"""Messages, in requests and in answers, and what tells where a reader is."""
+"""Messages in requests and in answers, and the positions of readers."""
 
 from typing import Annotated, Any
 

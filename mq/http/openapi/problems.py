@@ -23,7 +23,7 @@ class Remedy(Answer):
 
 
 class Problem(Answer):
-    """What is wrong, and what would be right."""
+    """Why the broker refuses a request, or fails, and what would be right."""
 
     type: Annotated[str, Field(json_schema_extra={"enum": [f"urn:braidmq:{kind}" for kind in KINDS]})]
     """The kind. Kinds stay the same from version to version; later versions may have more."""

@@ -1,14 +1,12 @@
 """Topics, their segments and topic groups."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
 from filer.topic.topic_config import TopicConfig
 from filer.topic.topic_state import Reason
-from mq.http.openapi.answer import ABSENT, Answer
-
-_Slots = Annotated[list[int], Field(min_length=2, max_length=2, description="The slots `[from, to)` of its keys.")]
+from mq.http.openapi.answer import ABSENT, Answer, Put, Slots
 
 
 class TopicBody(TopicConfig):
@@ -57,7 +55,7 @@ class SuccessorSegment(Answer):
     """A segment that a split or a merge has opened."""
 
     segment: int
-    range: _Slots
+    range: Slots
     state: Literal["open", "sealed"]
     predecessors: list[int]
     successors: list[int]
@@ -90,13 +88,6 @@ class DamagedObject(Answer):
     """There if the scrub has found it."""
 
 
-class Difference(Answer):
-    """A wish that was ignored, since it counts at creation only."""
-
-    wanted: Any
-    actual: Any
-
-
 class Topic(Answer):
     """A topic."""
 
@@ -110,12 +101,8 @@ class Topic(Answer):
     """The first 100 objects that are known to be gone or damaged."""
 
 
-class PutTopic(Topic):
+class PutTopic(Topic, Put):
     """A topic that was created or changed."""
-
-    created: bool
-    differs: dict[str, Difference]
-    """What was ignored, by its name."""
 
 
 class ListedTopic(Answer):
@@ -159,7 +146,7 @@ class RoutedSegment(Answer):
     """An open segment and its owner."""
 
     segment: int
-    range: _Slots
+    range: Slots
     owner: Owner
 
 
@@ -175,7 +162,7 @@ class PastSegment(Answer):
     """A segment that a topic has, or had."""
 
     segment: int
-    range: _Slots
+    range: Slots
     state: Literal["open", "sealed", "removed"]
     reason: Reason
     """Why it was opened."""
@@ -232,12 +219,8 @@ class TopicGroup(Answer):
     """The first 100 objects that are known to be gone or damaged."""
 
 
-class PutTopicGroup(TopicGroup):
+class PutTopicGroup(TopicGroup, Put):
     """A topic group that was created or changed."""
-
-    created: bool
-    differs: dict[str, Difference]
-    """What was ignored, by its name."""
 
 
 class ListedTopicGroup(Answer):

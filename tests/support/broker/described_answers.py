@@ -69,7 +69,7 @@ def check_answer(known: Mapping[str, Any], response: httpx.Response, *, is_whole
     if request.method == "HEAD" or (not content and not media_type):
         return
     # Probes that may not be served say as much as they may, and problems come in place of any answer.
-    place = content.get(media_type) or (content and answers.get("4XX") and _problem(known, media_type))
+    place = content.get(media_type) or (_problem(known, media_type) if response.is_error else None)
     assert place, told.format(f"{route.operation} has no {media_type!r}, but {', '.join(content) or 'nothing'}")
     if is_whole:
         _check_body(known, place["schema"], media_type, response, told)
