@@ -83,12 +83,11 @@ imports: $(VENV)/.all
 types: $(VENV)/.all
 	$(BIN)/mypy
 
-# The models import no product code. They run again when one of them has changed. They explore a bounded number of states,
-# which takes minutes beside other work: the limit is for one that hangs.
+# The models import no product code. They run again when one of them has changed.
 model: $(VENV)/.model
 
 $(VENV)/.model: $(wildcard model/*.py) | $(VENV)/.all
-	$(BIN)/python -m pytest --quiet --timeout 600 -n $(WORKERS) model
+	$(BIN)/python -m pytest --quiet -n $(WORKERS) model
 	@touch $@
 
 format: $(VENV)/.all
