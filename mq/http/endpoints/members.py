@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from filer.errors import InvalidInput
 from mq.bodies.intake import ClientGone
 from mq.broker import Broker
 from mq.forms.group_bodies import BODY_BYTES, MOST_DECIDED, BeatBody, CommitBody, HeartbeatBody, JoinBody, LeaveBody
@@ -73,6 +74,8 @@ def members_router(broker: Broker) -> APIRouter:
 
 
 def _heartbeat(body: bytes, member_id: str) -> Steps[HeartbeatBody]:
-    """The heartbeat of the member in the path. The body may name no other."""
+    """The heartbeat of the member in the path. Raises `InvalidInput` for a body that names another one."""
     document = yield from object_in_steps(body or b"{}", HeartbeatBody.EXAMPLE, MOST_DECIDED)
-    return (yield from checked_in_steps({"member_id": member_id, **document}, HeartbeatBody))
+    if (named := document.get("member_id", member_id)) != member_id:
+        raise InvalidInput(f"member_id: the path names member {member_id!r:.80}, not {named!r:.80}: leave it out")
+    return (yield from checked_in_steps({**document, "member_id": member_id}, HeartbeatBody))

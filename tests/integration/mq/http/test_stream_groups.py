@@ -231,6 +231,7 @@ async def test_a_commit_for_a_segment_that_is_not_there_is_told_so(memory_broker
         ("members", {"member": "a"}, 422, "invalid-request"),
         ("members/a/heartbeats", {}, 422, "invalid-request"),
         ("members/a/heartbeats", {"member_epoch": 0}, 422, "invalid-request"),
+        ("members/a/heartbeats", {"member_epoch": 1, "member_id": "b"}, 422, "invalid-request"),
         ("members/a/heartbeats", {"member_epoch": 7}, 409, "member-fenced"),
         ("members/nobody/heartbeats", {"member_epoch": 1}, 409, "member-fenced"),
         ("members/a/heartbeats", {"member_epoch": 1, "wait": -1}, 422, "invalid-request"),
